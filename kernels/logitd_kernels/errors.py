@@ -1,0 +1,74 @@
+"""Everything this package raises on purpose.
+
+KernelError
+├── ShapeError            a tensor's shape is not what the operation takes
+├── DtypeError            a tensor's dtype is not what the operation takes
+├── ParameterError        a parameter is outside its documented range
+├── HeadError             a head form contradicts itself (unsorted, repeated ids, impossible log Z)
+├── BadRow                one row cannot be answered; its neighbours can
+│   └── HeadTooShort      the tail that was not sent could change the answer
+└── BackendUnavailable    an explicitly requested backend cannot run here
+"""
+
+
+class KernelError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class ShapeError(KernelError, ValueError):
+    """A tensor's shape is not what the operation takes. `field` names the tensor."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+class DtypeError(ShapeError):
+    """A tensor's dtype is not what the operation takes. `field` names the tensor."""
+
+
+class HeadError(ShapeError):
+    """A head form contradicts itself. `field` names the tensor and the row."""
+
+
+class ParameterError(KernelError, ValueError):
+    """A parameter is outside its documented range. `field` names it, `row` its row when it has one."""
+
+    def __init__(self, field: str, message: str, row: int | None = None) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+        self.row = row
+
+
+class BadRow(KernelError):
+    """One row cannot be answered.
+
+    `code` is part of the interface: `non_finite`, `all_masked` or `head_too_short`.
+    `kind` is the finer closed set that metrics count: `nan`, `posinf`, `all_neginf` or `head_too_short`.
+    """
+
+    def __init__(self, code: str, kind: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.kind = kind
+        self.detail = detail
+
+
+class HeadTooShort(BadRow):
+    """The head form leaves the answer open. `sufficient` is a head size that would settle it, when one is known."""
+
+    def __init__(self, detail: str, sufficient: int | None = None) -> None:
+        hint = f"send at least {sufficient} logits, or the whole row" if sufficient else "send more, or the whole row"
+        super().__init__("head_too_short", "head_too_short", f"{detail}; {hint}")
+        self.sufficient = sufficient
+
+
+class BackendUnavailable(KernelError):
+    """An explicitly requested backend cannot run here."""
+
+    def __init__(self, backend: str, reason: str) -> None:
+        super().__init__(f"backend {backend!r} is not available: {reason}")
+        self.backend = backend
+        self.reason = reason

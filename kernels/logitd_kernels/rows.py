@@ -1,0 +1,287 @@
+"""The rows a caller sends, validated once: dense logits or the head form, and the edits that apply to one row."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from logitd_kernels.errors import BadRow, DtypeError, HeadError, ParameterError, ShapeError
+from logitd_kernels.head import Floats, Ids
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_INDEX_DTYPES = (torch.int32, torch.int64)
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """Rows of logits over the whole vocabulary.
+
+    Args:
+        logits: [B, V] float32, float16, bfloat16 or float64 on the CPU, any strides; never written to. −inf is a mask.
+        mask: [B, ⌈V/32⌉] int32, least significant bit first, 1 = allowed (xgrammar's layout), or None.
+    Raises:
+        ShapeError, DtypeError.
+    """
+
+    logits: torch.Tensor
+    mask: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        _check_floats("logits", self.logits, "[rows, vocab]")
+        if self.logits.shape[1] == 0:
+            raise ShapeError("logits", f"expected at least one logit a row, got shape {list(self.logits.shape)}")
+        _check_mask(self.mask, len(self), self.vocab_size)
+
+    def __len__(self) -> int:
+        return self.logits.shape[0]
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the number of logits in a row."""
+        return self.logits.shape[1]
+
+    def row(self, index: int) -> torch.Tensor:
+        """Return a contiguous copy of one row in its working precision.
+
+        float16 and bfloat16 widen to float32. float64 narrows to float32 when that loses nothing, so that a row gives
+        the same bits however it was sent, and stays float64 otherwise.
+
+        Raises:
+            BadRow: the row holds NaN or +inf (`non_finite`), or only −inf (`all_masked`).
+        """
+        row = self.logits[index]
+        if row.dtype == torch.float64:
+            narrow = row.float()
+            row = narrow if torch.equal(narrow.double(), row) else row
+        _check_finite(row)
+        return row.to(torch.float64 if row.dtype == torch.float64 else torch.float32, copy=True).contiguous()
+
+
+@dataclass(frozen=True)
+class HeadRows:
+    """Rows of which only the head was sent: the N largest logits in the total order, and log Z of the whole row.
+
+    Args:
+        ids: [B, N] int32 or int64, distinct in a row.
+        logits: [B, N] float, in the total order (logit descending, token id ascending).
+        log_z: [B] (at T = 1) or [B, K] float: log Σ e^(x/T) over the whole row at each of `temperatures`.
+        vocab_size: V, at least N.
+        temperatures: the K temperatures of `log_z`, each finite and > 0.
+        finite_count: [B] int, how many logits of the row are not −inf; None when the caller does not know.
+        mask: as for `DenseRows`.
+    Raises:
+        ShapeError, DtypeError, HeadError, ParameterError.
+    """
+
+    ids: torch.Tensor
+    logits: torch.Tensor
+    log_z: torch.Tensor
+    vocab_size: int
+    temperatures: tuple[float, ...] = (1.0,)
+    finite_count: torch.Tensor | None = None
+    mask: torch.Tensor | None = None
+    _log_z: torch.Tensor = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_floats("head_logits", self.logits, "[rows, head]")
+        _check_index("head_ids", self.ids, list(self.logits.shape), "as head_logits")
+        if self.logits.shape[1] == 0:
+            raise ShapeError("head_logits", "expected at least one logit a row, got none")
+        if self.vocab_size < self.logits.shape[1]:
+            raise ParameterError(
+                "vocab_size", f"must be at least the head's {self.logits.shape[1]}, got {self.vocab_size}"
+            )
+        _check_mask(self.mask, len(self), self.vocab_size)
+        object.__setattr__(self, "_log_z", self._checked_log_z())
+        if self.finite_count is not None:
+            _check_index("head_finite_count", self.finite_count, [len(self)], "[rows]")
+        for row in range(len(self)):
+            self._check_order(row)
+
+    def __len__(self) -> int:
+        return self.logits.shape[0]
+
+    def row(self, index: int) -> "HeadOfRow":
+        """Return one row's head in float64.
+
+        Raises:
+            BadRow: the head holds NaN or +inf (`non_finite`), or only −inf (`all_masked`).
+        """
+        logits = self.logits[index]
+        _check_finite(logits)
+        sent = logits.double().numpy()
+        finite = sent > -np.inf
+        # A head that reaches into the −inf of its row holds every finite logit.
+        known = int(finite.sum()) if not finite.all() else None
+        if known is None and self.finite_count is not None:
+            known = int(self.finite_count[index])
+            if not int(finite.sum()) <= known <= self.vocab_size:
+                raise HeadError(f"head_finite_count[{index}]", f"must lie between the head's size and V, got {known}")
+        return HeadOfRow(
+            ids=self.ids[index].long().numpy()[finite],
+            logits=sent[finite],
+            log_z=self._log_z[index].double().numpy(),
+            log_z_is_float32=self._log_z.dtype != torch.float64,
+            temperatures=self.temperatures,
+            vocab_size=self.vocab_size,
+            finite_count=known,
+            row=index,
+        )
+
+    def _checked_log_z(self) -> torch.Tensor:
+        for place, temperature in enumerate(self.temperatures):
+            if not 0 < temperature < float("inf"):
+                raise ParameterError(f"log_z_temperatures[{place}]", f"must be finite and > 0, got {temperature}")
+        if self.log_z.dtype not in DTYPES:
+            raise DtypeError("log_z", f"expected a float tensor, got {_name(self.log_z.dtype)}")
+        columns = len(self.temperatures)
+        expected = [[len(self), columns]] + ([[len(self)]] if columns == 1 else [])
+        if list(self.log_z.shape) not in expected:
+            raise ShapeError("log_z", f"expected shape {' or '.join(map(str, expected))}, got {list(self.log_z.shape)}")
+        return self.log_z.reshape(len(self), columns)
+
+    def _check_order(self, row: int) -> None:
+        ids, logits = self.ids[row].long().numpy(), self.logits[row].double().numpy()
+        if np.isnan(logits).any():
+            return  # the row itself is bad: answered with an error of its own
+        outside = np.flatnonzero((ids < 0) | (ids >= self.vocab_size))
+        if len(outside):
+            place = int(outside[0])
+            raise HeadError(f"head_ids[{row}][{place}]", f"must be in [0, {self.vocab_size}), got {ids[place]}")
+        if len(np.unique(ids)) != len(ids):
+            raise HeadError(f"head_ids[{row}]", "holds a token id twice")
+        falls = logits[1:] < logits[:-1]
+        ties = (logits[1:] == logits[:-1]) & ((ids[1:] > ids[:-1]) | np.isneginf(logits[1:]))
+        wrong = np.flatnonzero(~(falls | ties))
+        if len(wrong):
+            place = int(wrong[0]) + 1
+            raise HeadError(
+                f"head_logits[{row}][{place}]", "breaks the total order (logit descending, token id ascending)"
+            )
+
+
+@dataclass(frozen=True)
+class HeadOfRow:
+    """One row of `HeadRows`: the finite part of its head, in float64, and what is known of the rest.
+
+    `finite_count` is the number of finite logits in the whole row, None when unknown.
+    """
+
+    ids: Ids
+    logits: Floats
+    log_z: Floats
+    log_z_is_float32: bool
+    temperatures: tuple[float, ...]
+    vocab_size: int
+    finite_count: int | None
+    row: int
+
+
+Rows = DenseRows | HeadRows
+
+
+@dataclass
+class Edits:
+    """What is done to single logits of one row before any truncation: tokens forbidden, biases added.
+
+    Edit transforms write into it; it is applied to a dense row or to a head. A sum is rounded once to the row's working
+    precision, so that dense and head form, and all backends, see the same processed logits.
+    """
+
+    vocab_size: int
+    allowed: NDArray[np.bool_] | None = None  # [V], None allows all
+    bias: dict[int, float] = field(default_factory=dict)
+
+    def check_ids(self, name: str, ids: list[int]) -> None:
+        """Refuse ids outside the vocabulary, naming the parameter."""
+        for token in ids:
+            if not 0 <= token < self.vocab_size:
+                raise ParameterError(name, f"token id {token} is outside the vocabulary [0, {self.vocab_size})")
+
+    def allow_only(self, allowed: NDArray[np.bool_]) -> None:
+        """Forbid every token outside `allowed` [V]."""
+        self.allowed = allowed if self.allowed is None else self.allowed & allowed
+
+    def forbid(self, ids: list[int]) -> None:
+        """Forbid single tokens."""
+        self.add(dict.fromkeys(ids, -np.inf))
+
+    def add(self, bias: dict[int, float]) -> None:
+        """Add to single logits; −inf forbids."""
+        for token, value in bias.items():
+            self.bias[token] = self.bias.get(token, 0.0) + value
+
+    def apply(self, row: torch.Tensor) -> torch.Tensor:
+        """Edit a dense row in place and return it: [V] float32 or float64.
+
+        Raises:
+            BadRow: nothing is left (`all_masked`).
+        """
+        logits = row.numpy()
+        if self.bias:
+            ids = np.fromiter(self.bias.keys(), np.int64, len(self.bias))
+            logits[ids] = self.biased(ids, logits[ids].astype(np.float64)).astype(logits.dtype)
+        if self.allowed is not None:
+            logits[~self.allowed] = -np.inf
+        if (self.bias or self.allowed is not None) and not (logits > -np.inf).any():
+            raise BadRow("all_masked", "all_neginf", "the mask, bias and bans leave no token")
+        return row
+
+    def biased(self, ids: Ids, logits: Floats) -> Floats:
+        """Return logits [N] of token ids [N] with the biases added and forbidden tokens at −inf."""
+        added = logits + np.array([self.bias.get(int(token), 0.0) for token in ids]) if self.bias else logits
+        return added if self.allowed is None else np.where(self.allowed[ids], added, -np.inf)
+
+
+def unpack_mask(words: torch.Tensor, vocab_size: int) -> NDArray[np.bool_]:
+    """Return the [V] booleans of one row of a packed bitmask, [⌈V/32⌉] int32, least significant bit first."""
+    packed = np.ascontiguousarray(words.numpy()).astype("<i4", copy=False).view(np.uint8)
+    return np.unpackbits(packed, bitorder="little", count=vocab_size).view(np.bool_)
+
+
+def _check_finite(row: torch.Tensor) -> None:
+    """Refuse a row with NaN or +inf, naming the first, or with nothing finite; one max finds all three."""
+    if len(row) == 0:
+        return
+    largest = float(row.max())
+    if largest == -np.inf:
+        raise BadRow("all_masked", "all_neginf", "every logit is -inf")
+    if largest < np.inf:
+        return
+    values = row.double().numpy()
+    index = int(np.flatnonzero(~(values < np.inf))[0])
+    nan = bool(np.isnan(values).any())
+    what = "NaN" if np.isnan(values[index]) else "+inf"
+    raise BadRow(
+        "non_finite", "nan" if nan else "posinf", f"logit {index} is {what}; only finite values and -inf are legal"
+    )
+
+
+def _check_floats(name: str, tensor: torch.Tensor, axes: str) -> None:
+    if tensor.dtype not in DTYPES:
+        allowed = ", ".join(_name(dtype) for dtype in DTYPES)
+        raise DtypeError(name, f"expected one of {allowed}, got {_name(tensor.dtype)}")
+    if tensor.ndim != 2:
+        raise ShapeError(name, f"expected two dimensions {axes}, got shape {list(tensor.shape)}")
+
+
+def _check_index(name: str, tensor: torch.Tensor, shape: list[int], axes: str) -> None:
+    if tensor.dtype not in _INDEX_DTYPES:
+        raise DtypeError(name, f"expected int32 or int64, got {_name(tensor.dtype)}")
+    if list(tensor.shape) != shape:
+        raise ShapeError(name, f"expected shape {shape} {axes}, got {list(tensor.shape)}")
+
+
+def _check_mask(mask: torch.Tensor | None, rows: int, vocab_size: int) -> None:
+    if mask is None:
+        return
+    if mask.dtype != torch.int32:
+        raise DtypeError("mask", f"expected int32, got {_name(mask.dtype)}")
+    if list(mask.shape) != [rows, -(-vocab_size // 32)]:
+        expected = [rows, -(-vocab_size // 32)]
+        raise ShapeError("mask", f"expected shape {expected} = [rows, ⌈vocab/32⌉], got {list(mask.shape)}")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,1 @@
+"""Sampling: an ordered registry of small transforms, and one draw."""

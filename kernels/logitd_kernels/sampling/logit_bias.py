@@ -1,0 +1,21 @@
+"""Logit bias: add a constant to single logits."""
+
+from logitd_kernels.rows import Edits
+from logitd_kernels.sampling.parameters import Bias
+from logitd_kernels.sampling.transform import Edit, Values
+
+
+def _edit(edits: Edits, values: Values) -> None:
+    bias = values["logit_bias"]
+    edits.check_ids("logit_bias", list(bias))
+    edits.add(bias)
+
+
+LOGIT_BIAS = Edit(
+    name="logit_bias",
+    parameter=Bias("logit_bias", "Added to single logits before anything else; -inf forbids the token."),
+    formula="x_i ← x_i + b_i",
+    boundary="The sum is rounded to the row's precision; −∞ + b stays −∞; ids outside the vocabulary are refused.",
+    source="OpenAI API, logit_bias (not clamped here)",
+    edit=_edit,
+)

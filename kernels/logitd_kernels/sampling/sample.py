@@ -1,0 +1,100 @@
+"""`sample`: rows of logits in, one answer or one error a row out."""
+
+import secrets
+from collections.abc import Sequence
+
+from logitd_kernels.backends import Backend, pick
+from logitd_kernels.errors import BadRow, ParameterError
+from logitd_kernels.rows import DenseRows, Edits, HeadRows, Rows, unpack_mask
+from logitd_kernels.sampling.chain import edits_of, greedy, logprobs_of, point_logprobs, sample_row, temperature_of
+from logitd_kernels.sampling.partial import sample_partial
+from logitd_kernels.sampling.registry import check
+from logitd_kernels.sampling.result import RowFault, RowLogprobs, RowResult
+from logitd_kernels.sampling.transform import Values
+
+Answer = RowResult | RowFault
+
+
+def sample(
+    rows: Rows,
+    params: Values | Sequence[Values] = check({}),  # noqa: B008  (immutable)
+    *,
+    backend: Backend | None = None,
+    logprobs: int = 0,
+    logprobs_mode: str = "raw",
+    trace: bool = False,
+) -> list[Answer]:
+    """Draw tokens from every row.
+
+    Each row's answer is a pure function of that row, its parameters, seed, stream and step: it has the same bits alone
+    and in any batch. Steps act in the registry's order; ties follow the total order (logit descending, id ascending).
+
+    Args:
+        rows: `DenseRows` or `HeadRows`.
+        params: checked values (`registry.check`), one mapping for all rows or one a row.
+        backend: where to compute; None picks one. Head forms need none.
+        logprobs: how many top log-probabilities to report a row; 0 for none.
+        logprobs_mode: `raw`, of the untouched row at T = 1, or `processed`, after edits and temperature.
+        trace: report the distribution after each active transform (dense rows).
+    Returns:
+        One `RowResult` or `RowFault` a row, in order: a bad row never touches its neighbours.
+    Raises:
+        ParameterError: a token id outside the vocabulary, or a number of mappings that is not the number of rows.
+        HeadError: a head form that contradicts itself.
+    """
+    values = list(params) if isinstance(params, Sequence) else [params] * len(rows)
+    if len(values) != len(rows):
+        raise ParameterError("params", f"expected one object, or one for each of {len(rows)} rows, got {len(values)}")
+    one = _RowSampler(rows, backend or pick("auto"), logprobs, logprobs_mode == "raw", trace)
+    return [one.answer(index, values[index]) for index in range(len(rows))]
+
+
+class _RowSampler:
+    def __init__(self, rows: Rows, backend: Backend, logprobs: int, raw: bool, trace: bool) -> None:
+        self._rows = rows
+        self._backend = backend
+        self._logprobs = logprobs
+        self._raw = raw
+        self._trace = trace
+
+    def answer(self, index: int, values: Values) -> Answer:
+        seed = values["seed"] if values["seed"] is not None else secrets.randbits(53)
+        try:
+            edits = self._edits(index, values)
+            if isinstance(self._rows, HeadRows):
+                return sample_partial(self._rows.row(index), edits, values, seed, self._logprobs, self._raw)
+            return self._dense(self._rows, index, edits, values, seed)
+        except BadRow as bad:
+            return RowFault(index, bad.code, bad.kind, bad.detail)
+        except ParameterError as error:
+            raise ParameterError(error.field, error.message, index) from None
+
+    def _edits(self, index: int, values: Values) -> Edits:
+        edits = Edits(self._rows.vocab_size)
+        if self._rows.mask is not None:
+            values = {**values, "mask": unpack_mask(self._rows.mask[index], self._rows.vocab_size)}
+        for transform in edits_of(values):
+            transform.edit(edits, values)
+        return edits
+
+    def _dense(self, rows: DenseRows, index: int, edits: Edits, values: Values, seed: int) -> RowResult:
+        temperature = temperature_of(values)
+        row = self._backend.row(edits.apply(rows.row(index)), temperature or 1.0)
+        drawn = sample_row(row, values, seed) if temperature else greedy(row, values)
+        top: RowLogprobs | None = None
+        if self._logprobs:
+            if self._raw:
+                top = logprobs_of(self._backend.row(rows.row(index), 1.0), drawn.tokens, self._logprobs)
+            else:
+                top = logprobs_of(row, drawn.tokens, self._logprobs) if temperature else point_logprobs(drawn.tokens)
+        return RowResult(
+            tokens=[token.id for token in drawn.tokens],
+            logprobs=list(drawn.logprobs),
+            entropy=drawn.everything.entropy,
+            entropy_kept=drawn.kept.entropy,
+            kept=drawn.kept.count,
+            kept_mass=min(1.0, drawn.kept.mass / drawn.everything.mass),
+            seed=seed,
+            top=top,
+            trace=drawn.trace if self._trace else None,
+        )

@@ -1,0 +1,1 @@
+"""Selection: one row's head, statistics and prefixes, by backend."""

@@ -1,0 +1,42 @@
+"""What a backend must answer about one row: queries along the total order."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from logitd_kernels.head import Head, Prefix, RowStats, Token
+
+
+class OrderedRow(Protocol):
+    """One processed row at one temperature, seen along the total order (logit descending, id ascending).
+
+    Every truncation of the sampling chain is a handful of these queries, so each formula is written once for all
+    backends. No query may sort the whole row (the reference excepted), and none may depend on other rows.
+    """
+
+    temperature: float
+
+    @property
+    def max(self) -> float:
+        """The largest logit."""
+
+    @property
+    def stats(self) -> RowStats:
+        """Whole-row statistics at this temperature."""
+
+    def head(self, count: int) -> Head:
+        """Return at least the `count` largest logits, or all finite ones."""
+
+    def first(self, count: int) -> Prefix:
+        """Return the `count` largest logits, or all finite ones."""
+
+    def above(self, floor: float) -> Prefix:
+        """Return every token with logit ≥ floor."""
+
+    def reaching(self, mass: float) -> Prefix:
+        """Return the smallest prefix whose mass is at least `mass`: its crossing token is in."""
+
+    def tokens_at(self, masses: Sequence[float]) -> list[Token]:
+        """Return, for each mass, the first token whose cumulative mass exceeds it."""
+
+    def logit_of(self, token: int) -> float:
+        """Return the logit of a token id."""

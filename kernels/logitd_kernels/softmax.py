@@ -1,0 +1,75 @@
+"""Softmax, log-softmax, log-sum-exp and entropy of whole rows, stable at any offset and temperature."""
+
+from dataclasses import dataclass
+
+import torch
+
+from logitd_kernels.errors import BadRow, ParameterError
+from logitd_kernels.rows import DenseRows
+from logitd_kernels.sampling.result import RowFault
+
+KINDS = ("softmax", "log_softmax", "logsumexp")
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class SoftmaxRows:
+    """The distributions of a batch.
+
+    Attributes:
+        values: [B, V], float64 for float64 input, else float32; NaN in failed rows; None for `logsumexp`.
+        log_z: [B] float64, log Σ e^(x/T); NaN in failed rows.
+        entropy: [B] float64, nats; NaN in failed rows.
+        faults: the failed rows.
+    """
+
+    values: torch.Tensor | None
+    log_z: torch.Tensor
+    entropy: torch.Tensor
+    faults: list[RowFault]
+
+
+def softmax(rows: DenseRows, temperatures: list[float], kind: str = "softmax") -> SoftmaxRows:
+    """Compute softmax(x/T) or its logarithm for every row, with log Z and entropy.
+
+        d = (x − M)/T,  log Σ = log Σ e^d,  softmax = e^(d − log Σ),  log-softmax = d − log Σ
+
+    Computed in float64 whatever the input. −inf has probability 0; a row with NaN, +inf or nothing finite fails alone.
+
+    Args:
+        rows: the logits.
+        temperatures: one a row, each > 0: at 0 there is no log Z.
+        kind: one of `KINDS`.
+    Raises:
+        ParameterError: a temperature that is not finite and > 0.
+    """
+    for index, temperature in enumerate(temperatures):
+        if not 0 < temperature < float("inf"):
+            raise ParameterError("temperature", f"must be finite and > 0 here, got {temperature:g}", index)
+    dtype = torch.float64 if rows.logits.dtype == torch.float64 else torch.float32
+    values = None if kind == "logsumexp" else torch.full((len(rows), rows.vocab_size), torch.nan, dtype=dtype)
+    log_z = torch.full((len(rows),), torch.nan, dtype=torch.float64)
+    entropy = torch.full((len(rows),), torch.nan, dtype=torch.float64)
+    faults: list[RowFault] = []
+    for index, temperature in enumerate(temperatures):
+        try:
+            row = rows.row(index).double()
+        except BadRow as bad:
+            faults.append(RowFault(index, bad.code, bad.kind, bad.detail))
+            continue
+        largest = row.max()
+        deltas = (row - largest) / temperature
+        masses = torch.exp(deltas)
+        log_sum = torch.log(_sum(masses))
+        log_z[index] = largest / temperature + log_sum
+        entropy[index] = (log_sum - _sum(masses * deltas.clamp(min=-1e6)) / _sum(masses)).clamp(min=0.0)
+        if values is not None:
+            values[index] = deltas - log_sum if kind == "log_softmax" else torch.exp(deltas - log_sum)
+    return SoftmaxRows(values, log_z, entropy, faults)
+
+
+def _sum(values: torch.Tensor) -> torch.Tensor:
+    """Sum in fixed chunks: the bits do not depend on torch's thread count."""
+    whole = len(values) // _CHUNK * _CHUNK
+    parts = torch.cat([values[:whole].view(-1, _CHUNK).sum(1), values[whole:].sum().view(1)])
+    return parts.sum()

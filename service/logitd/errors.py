@@ -1,0 +1,140 @@
+"""Everything this package raises on purpose, in service and client.
+
+LogitdError
+├── ServiceError             the service refuses; `status`, `slug` and `title` become the problem document
+│   ├── Malformed            400  the body is not what its content type says
+│   ├── PayloadTooLarge      413  the body exceeds a limit, refused before it is read
+│   ├── UnsupportedMedia     415  no decoder for the content type or encoding
+│   ├── Invalid              422  understood, but a field has an impossible value
+│   ├── SlowBody             408  the body did not arrive in time
+│   └── Unavailable          503  not ready, or draining
+└── ClientError              raised by `logitd.Client`
+    ├── ConnectionFailed     nothing answers at that address
+    ├── TimedOut             no answer within the client's timeout
+    ├── ApiError             the service answered with a problem document
+    │   ├── InvalidRequest   400, 404, 405, 413, 415, 422: the request is at fault, retrying cannot help
+    │   ├── Overloaded       429, 503: try again after `retry_after_seconds`
+    │   └── ServerFault      any other 5xx
+    ├── UnexpectedAnswer     the answer is not what this client can read
+    └── RowFailed            one row failed; raised only by `raise_for_rows()`
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class LogitdError(Exception):
+    """Base of every error raised on purpose."""
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """What is wrong with one field: its path in the request, and why, in the caller's words."""
+
+    path: str
+    message: str
+
+
+class ServiceError(LogitdError):
+    """The service refuses a request."""
+
+    status = 500
+    slug = "internal"
+    title = "Internal error"
+
+    def __init__(self, detail: str, fields: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.fields = tuple(fields)
+
+    @classmethod
+    def at(cls, path: str, message: str) -> "ServiceError":
+        """Build the error for one field."""
+        return cls(f"{path}: {message}", [FieldError(path, message)])
+
+
+class Malformed(ServiceError):
+    """The body is not what its content type says."""
+
+    status, slug, title = 400, "malformed", "Malformed request"
+
+
+class PayloadTooLarge(ServiceError):
+    """The body exceeds a limit."""
+
+    status, slug, title = 413, "too-large", "Request body too large"
+
+
+class UnsupportedMedia(ServiceError):
+    """No decoder for the content type or content encoding."""
+
+    status, slug, title = 415, "unsupported-media-type", "Unsupported media type"
+
+
+class Invalid(ServiceError):
+    """A field has an impossible value."""
+
+    status, slug, title = 422, "invalid", "Invalid request"
+
+
+class SlowBody(ServiceError):
+    """The body did not arrive in time."""
+
+    status, slug, title = 408, "slow-body", "Request body too slow"
+
+
+class Unavailable(ServiceError):
+    """The service is starting or draining."""
+
+    status, slug, title = 503, "unavailable", "Not ready"
+
+
+class ClientError(LogitdError):
+    """Base of what `logitd.Client` raises."""
+
+
+class ConnectionFailed(ClientError):
+    """Nothing answers at that address."""
+
+
+class TimedOut(ClientError):
+    """No answer within the client's timeout."""
+
+
+class ApiError(ClientError):
+    """The service answered with a problem document."""
+
+    def __init__(
+        self, status: int, detail: str, fields: Sequence[FieldError] = (), retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(f"{status}: {detail}")
+        self.status = status
+        self.detail = detail
+        self.fields = tuple(fields)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class InvalidRequest(ApiError):
+    """The request is at fault; retrying cannot help."""
+
+
+class Overloaded(ApiError):
+    """The service is overloaded or not ready; try again after `retry_after_seconds`."""
+
+
+class ServerFault(ApiError):
+    """The service failed."""
+
+
+class UnexpectedAnswer(ClientError):
+    """The answer is not what this client can read."""
+
+
+class RowFailed(ClientError):
+    """One row failed: its index, its code and why."""
+
+    def __init__(self, row: int, code: str, detail: str) -> None:
+        super().__init__(f"row {row}: {code}: {detail}")
+        self.row = row
+        self.code = code
+        self.detail = detail

@@ -1,0 +1,1 @@
+"""Wire formats: bytes to tensors and back, without a framework."""

@@ -1,0 +1,128 @@
+"""safetensors, both ways, without copying a tensor: u64 header length, JSON header, bytes.
+
+Our own reader rather than the library's, because it hands out views into the received body (the library copies) and
+names the field that is wrong. Tests hold it against the library.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from logitd.errors import Malformed
+from logitd.wire.tensor import ITEM_BYTES, Tensor
+
+MEDIA_TYPE = "application/vnd.safetensors"
+
+_MAX_HEADER_BYTES = 8 << 20  # per-row parameters of a large batch fit; nothing legitimate is larger
+_MAX_TENSORS = 64
+_MAX_RANK = 8
+
+
+def encode(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
+    """Return the chunks of a safetensors file: length and header, then each tensor's own bytes, uncopied."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    offset = 0
+    for name, tensor in tensors.items():
+        end = offset + tensor.data.nbytes
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    text += b" " * (-len(text) % 8)  # tensors start aligned, so that views need no copy
+    return [struct.pack("<Q", len(text)) + text, *(tensor.data for tensor in tensors.values())]
+
+
+def decode(body: bytes | bytearray | memoryview) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors of a safetensors file, as views into the body, and its metadata.
+
+    Raises:
+        Malformed: truncated, offsets that overlap, leave gaps or do not fit the shape, an unknown dtype, a duplicate
+            name, or a header that is not JSON of the documented form; the message names the tensor.
+    """
+    view = memoryview(body).cast("B")
+    if len(view) < 8:
+        raise Malformed.at("body", f"a safetensors file starts with 8 bytes of header length, got {len(view)} bytes")
+    (size,) = struct.unpack("<Q", view[:8])
+    if size > min(_MAX_HEADER_BYTES, len(view) - 8):
+        raise Malformed.at(
+            "body", f"header length {size} exceeds the {min(_MAX_HEADER_BYTES, len(view) - 8)} bytes there"
+        )
+    header = _header(bytes(view[8 : 8 + size]))
+    metadata = _metadata(header.pop("__metadata__", {}))
+    if len(header) > _MAX_TENSORS:
+        raise Malformed.at("body", f"at most {_MAX_TENSORS} tensors, got {len(header)}")
+    data = view[8 + size :]
+    spans: list[tuple[int, int, str]] = []
+    tensors: dict[str, Tensor] = {}
+    for name, entry in header.items():
+        dtype, shape, begin, end = _entry(name, entry, len(data))
+        spans.append((begin, end, name))
+        tensors[name] = Tensor(dtype, shape, data[begin:end])
+    _check_spans(sorted(spans), len(data))
+    return tensors, metadata
+
+
+def _header(text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text, object_pairs_hook=_unique)
+    except RecursionError:
+        raise Malformed.at("body", "the safetensors header is nested too deeply") from None
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise Malformed.at("body", f"the safetensors header is not JSON: {_short(error)}") from None
+    if not isinstance(header, dict):
+        raise Malformed.at("body", "the safetensors header must be a JSON object")
+    return header
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        raise ValueError("a name is there twice")
+    return names
+
+
+def _metadata(metadata: object) -> dict[str, str]:
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise Malformed.at("__metadata__", "must be an object of strings")
+    return metadata
+
+
+def _entry(name: str, entry: object, available: int) -> tuple[str, tuple[int, ...], int, int]:
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise Malformed.at(_short(name), "must have exactly dtype, shape and data_offsets")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
+        raise Malformed.at(_short(name), f"unknown dtype {_short(dtype)}; known are {', '.join(ITEM_BYTES)}")
+    if not _naturals(shape) or len(shape) > _MAX_RANK:
+        raise Malformed.at(_short(name), f"shape must be at most {_MAX_RANK} integers ≥ 0")
+    if not _naturals(offsets) or len(offsets) != 2 or not offsets[0] <= offsets[1] <= available:
+        raise Malformed.at(_short(name), f"data_offsets must be [begin, end] within the {available} bytes of data")
+    expected = ITEM_BYTES[dtype]
+    for dimension in shape:
+        expected *= dimension
+    if offsets[1] - offsets[0] != expected:
+        raise Malformed.at(
+            _short(name), f"{dtype} of shape {shape} takes {_short(expected)} bytes, data_offsets span others"
+        )
+    return dtype, tuple(shape), offsets[0], offsets[1]
+
+
+def _check_spans(spans: list[tuple[int, int, str]], available: int) -> None:
+    reached = 0
+    for begin, end, name in spans:
+        if begin != reached:
+            raise Malformed.at(
+                _short(name), "data_offsets overlap another tensor's" if begin < reached else "a gap before its data"
+            )
+        reached = end
+    if reached != available:
+        raise Malformed.at("body", f"{available - reached} bytes follow the last tensor")
+
+
+def _naturals(value: object) -> bool:
+    return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 62 for item in value)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
