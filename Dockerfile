@@ -16,12 +16,12 @@ ENV PIP_PYTHON=/opt/logitd/bin/python \
     PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY constraints.txt ./
-# torch first: its layer changes with constraints.txt only. What serves building against torch, or testing it, goes.
+# torch first: its layer changes with constraints.txt only. What serves to build against torch or to test it goes.
 RUN python -m venv --without-pip /opt/logitd \
     && pip install --no-cache-dir -c constraints.txt ${TORCH_PIP_ARGS} torch \
     && torch=$(echo /opt/logitd/lib/python3*/site-packages/torch) \
-    && rm -r "$torch/include" "$torch/test" \
-    && find "$torch/bin" -mindepth 1 ! -name torch_shm_manager -delete
+    && rm -rf "$torch/include" "$torch/test" \
+    && find "$torch" -path "$torch/bin/*" ! -name torch_shm_manager -delete
 RUN useradd --no-log-init --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin logitd
 COPY pyproject.toml README.md LICENSE ./
 COPY kernels kernels

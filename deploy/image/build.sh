@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build the image with buildah: as root in a container or a sandbox too, where no container engine runs.
+# Build the image with buildah, which needs no container engine and runs inside a container too (as root).
 #
 #   IMAGE=logitd:dev  BASE_IMAGE=python:3.11-slim-bookworm  TORCH_PIP_ARGS="--index-url URL"  deploy/image/build.sh
 #
@@ -15,10 +15,11 @@ store inspect --type image "$base" >/dev/null 2>&1 || deploy/image/base.sh
 
 settings=$(mktemp -d)
 trap 'rm -rf "$settings"' EXIT
+python3 deploy/image/pip_settings.py "$settings/pip.conf" >"$settings/paths"
 volumes=(--volume "$settings/pip.conf:/etc/pip.conf:ro")
 while read -r path; do
     volumes+=(--volume "$path:$path:ro")
-done < <(python3 deploy/image/pip_settings.py "$settings/pip.conf")
+done <"$settings/paths"
 
 step "build: $image, log in $work/build.log"
 if ! store bud --pull-never --isolation=chroot --format docker "${volumes[@]}" \

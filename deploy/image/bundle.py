@@ -1,13 +1,17 @@
-"""Turn umoci's config.json into one that runs where there is no engine, and print the loopback port it serves on.
+"""Turn `runc spec`'s config.json into the container of an image, and print how to talk to it.
 
-The network is the machine's, hence the loopback address; terminal, limits and cgroups are left out, since setting
-them takes rights that a sandbox may lack. Root and capabilities are as strict as deploy/ asks of a cluster.
+    buildah inspect --type image IMAGE | python3 bundle.py config.json ROOTFS
+
+Prints the loopback port the service is told to use, then the command of the image's HEALTHCHECK, one word a line.
+The network is the machine's, hence the loopback address; limits and cgroups are left out, since setting them takes
+rights that a container may lack. Otherwise it is as strict as a cluster can be: read-only root, no capabilities.
 """
 
 import json
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def free_port() -> int:
@@ -17,30 +21,38 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def main() -> None:
-    """Rewrite the file named on the command line."""
-    path = Path(sys.argv[1])
-    config = json.loads(path.read_text(encoding="utf-8"))
-    port = free_port()
-
-    process = config["process"]
-    process["terminal"] = False
-    process.pop("rlimits", None)
-    process["noNewPrivileges"] = True
-    process["capabilities"] = {}
-    here = {"LOGITD_HOST": "127.0.0.1", "LOGITD_PORT": str(port)}
-    process["env"] = [entry for entry in process["env"] if entry.partition("=")[0] not in here]
-    process["env"] += [f"{name}={value}" for name, value in here.items()]
-
-    config["root"]["readonly"] = True
+def fill(config: dict[str, Any], image: dict[str, Any], rootfs: str, port: int) -> None:
+    """Fill a runtime configuration from an image's own."""
+    uid, gid = map(int, image["User"].split(":"))
+    environment = dict(entry.split("=", 1) for entry in image["Env"])
+    environment |= {"LOGITD_HOST": "127.0.0.1", "LOGITD_PORT": str(port)}
+    config["process"] = {
+        "user": {"uid": uid, "gid": gid},
+        "args": [*(image["Entrypoint"] or []), *(image["Cmd"] or [])],
+        "env": [f"{name}={value}" for name, value in environment.items()],
+        "cwd": image["WorkingDir"] or "/",
+        "capabilities": {},
+        "noNewPrivileges": True,
+    }
+    config["root"] = {"path": rootfs, "readonly": True}
     config["mounts"] = [mount for mount in config["mounts"] if mount["type"] != "cgroup"]
     config["mounts"].append({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]})
-    linux = config["linux"]
-    linux.pop("resources", None)
-    linux["namespaces"] = [entry for entry in linux["namespaces"] if entry["type"] != "network"]
+    config["linux"].pop("resources", None)
+    config["linux"]["namespaces"] = [kind for kind in config["linux"]["namespaces"] if kind["type"] != "network"]
 
+
+def main() -> None:
+    """Rewrite the file named first on the command line for the root named second."""
+    path, rootfs = Path(sys.argv[1]), sys.argv[2]
+    config = json.loads(path.read_text(encoding="utf-8"))
+    image = json.load(sys.stdin)["Docker"]["config"]
+    kind, *healthcheck = image["Healthcheck"]["Test"]
+    if kind != "CMD":
+        sys.exit(f"HEALTHCHECK is {kind}, not an exec-form CMD")
+    port = free_port()
+    fill(config, image, rootfs, port)
     path.write_text(json.dumps(config, indent=2), encoding="utf-8")
-    print(port)
+    print(port, *healthcheck, sep="\n")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def main() -> None:
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         config.write(file)
     paths = {str(path) for option, value in found.items() for path in local_paths(option, value)}
-    print("\n".join(sorted(paths)))
+    for path in sorted(paths):
+        print(path)
 
 
 if __name__ == "__main__":

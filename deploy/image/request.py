@@ -9,9 +9,10 @@ import sys
 
 def main() -> None:
     """Send what the command line says."""
-    port, method, path, body = (*sys.argv[1:], None)[:4]
+    port, method, path, *rest = sys.argv[1:]
+    body = rest[0] if rest else None
     connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=30)
-    connection.request(method, path, body, headers={"content-type": "application/json"})
+    connection.request(method, path, body, {"content-type": "application/json"})
     response = connection.getresponse()
     print(response.read().decode())
     sys.exit(response.status != 200)

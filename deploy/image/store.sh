@@ -1,4 +1,5 @@
 # Sourced by the scripts here: where the images live, and what the scripts need of the machine.
+# The store keeps the base and the last image, about 1.2 GB; removing its folder is safe at any time.
 # shellcheck shell=bash disable=SC2034  # the names are for the scripts that source this
 
 image=${IMAGE:-logitd:dev}

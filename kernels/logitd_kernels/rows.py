@@ -29,7 +29,7 @@ class DenseRows:
 
     def __post_init__(self) -> None:
         _check_floats("logits", self.logits, "[rows, vocab]")
-        if self.logits.shape[1] == 0:
+        if self.logits.shape[1] == 0 < len(self):
             raise ShapeError("logits", f"expected at least one logit a row, got shape {list(self.logits.shape)}")
         _check_mask(self.mask, len(self), self.vocab_size)
 
@@ -86,7 +86,7 @@ class HeadRows:
     def __post_init__(self) -> None:
         _check_floats("head_logits", self.logits, "[rows, head]")
         _check_index("head_ids", self.ids, list(self.logits.shape), "as head_logits")
-        if self.logits.shape[1] == 0:
+        if self.logits.shape[1] == 0 < len(self):
             raise ShapeError("head_logits", "expected at least one logit a row, got none")
         if self.vocab_size < self.logits.shape[1]:
             raise ParameterError(

@@ -1,8 +1,8 @@
 """What a head and log Z say about the tail that was not sent.
 
 With n tail tokens, each logit ≤ c, and R_T = Σ_tail e^(z/T), two inequalities carry a known R at one temperature to
-another (Jensen's, since x ↦ x^r is convex for r ≥ 1, and z ≤ c), and log R_T is convex in β = 1/T. Everything here is in
-logs, relative to the row's largest logit, in float64. Intervals carry the rounding of what the client sent.
+another (Jensen's, since x ↦ x^r is convex for r ≥ 1, and z ≤ c), and log R_T is convex in β = 1/T. Everything here
+is in logs, relative to the row's largest logit, in float64. Intervals carry the rounding of what the client sent.
 """
 
 import math

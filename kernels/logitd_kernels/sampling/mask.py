@@ -12,7 +12,7 @@ MASK = Edit(
     name="mask",
     parameter=None,
     formula="x_i ← −∞ where bit i of the row's bitmask is 0",
-    boundary="Tensor [B, ⌈V/32⌉] int32, least significant bit first, 1 = allowed; a row left empty fails as `all_masked`.",
+    boundary="[B, ⌈V/32⌉] int32, least significant bit first, 1 = allowed; a row left empty fails as `all_masked`.",
     source="xgrammar's token bitmask layout",
     edit=_edit,
 )

@@ -22,7 +22,7 @@ TOP_K = Cut(
         Choice("ties", "exact", ("exact", "all"), "Whether top_k keeps all tokens equal to the k-th, or exactly k."),
     ),
     formula="keep the first k tokens by (logit descending, token id ascending)",
-    boundary='Exactly k under ties, unless `ties` is "all"; larger than V keeps all; 0 and −1 are off; 1 is the argmax.',
+    boundary='Exactly k under ties, unless `ties` is "all"; above V keeps all; 0 and −1 are off; 1 is the argmax.',
     source="Fan, Lewis and Dauphin 2018, arXiv:1805.04833, §3",
     cut=_cut,
 )

@@ -6,11 +6,14 @@ target falls are descended into, so the cost is linear in the row whatever its d
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from logitd_kernels.head import Floats, Ids
+
+Keys = NDArray[np.uint32] | NDArray[np.uint64]
 
 _DIGIT_BITS = 11
 _LEAF = 2048  # below this a stable sort is cheaper than another histogram
@@ -25,22 +28,19 @@ class Crossing:
     weight: float
 
 
-def order_keys(logits: NDArray[np.floating]) -> NDArray[np.unsignedinteger]:
+def order_keys(logits: NDArray[np.floating]) -> Keys:
     """Return unsigned keys that ascend as the logits descend; −0.0 and 0.0 share one.
 
     Args:
         logits: [V] float32 or float64, no NaN.
     """
-    bits = logits.dtype.itemsize * 8
-    raw = (logits + logits.dtype.type(0.0)).view(np.uint32 if bits == 32 else np.uint64)
-    sign = raw.dtype.type(1 << (bits - 1))
+    raw: NDArray[Any] = (logits + logits.dtype.type(0.0)).view(f"u{logits.dtype.itemsize}")  # -0.0 + 0.0 is 0.0
+    sign = raw.dtype.type(1 << (raw.dtype.itemsize * 8 - 1))
     # Positive floats ascend with their bits, so complement them; negative floats already descend as their bits ascend.
     return np.where(raw & sign, raw, ~raw & ~sign)
 
 
-def crossings(
-    keys: NDArray[np.unsignedinteger], weights: Floats | None, targets: Sequence[float], *, inclusive: bool
-) -> list[Crossing]:
+def crossings(keys: Keys, weights: Floats | None, targets: Sequence[float], *, inclusive: bool) -> list[Crossing]:
     """Return, for each target, the token at which the running weight along the total order reaches it.
 
     Args:
@@ -63,14 +63,14 @@ def crossings(
 
 @dataclass(frozen=True)
 class _Search:
-    keys: NDArray[np.unsignedinteger]
+    keys: Keys
     weights: Floats | None
     side: str
 
     def descend(
         self, members: Ids, bits: int, rank: int, weight: float, targets: Floats, places: Ids
     ) -> Iterator[tuple[int, Crossing]]:
-        """Yield (place, crossing) for ascending targets that fall among `members`, which share all bits above `bits`."""
+        """Yield (place, crossing) for ascending targets that fall among `members`, all alike above `bits`."""
         if len(members) <= _LEAF or bits == 0:
             yield from self._leaf(members, rank, weight, targets, places)
             return
@@ -79,8 +79,8 @@ class _Search:
             (self.keys[members] >> self.keys.dtype.type(shift)) & self.keys.dtype.type((1 << (bits - shift)) - 1)
         ).astype(np.intp)
         counts = np.bincount(digits)
-        sums = counts.astype(np.float64) if self.weights is None else np.bincount(digits, self.weights[members])
-        through = weight + np.cumsum(sums)
+        sums: Floats = np.bincount(digits, None if self.weights is None else self.weights[members]).astype(np.float64)
+        through: Floats = weight + np.cumsum(sums)
         chosen = self._find(through, targets)
         ranks = np.cumsum(counts)
         for digit in np.unique(chosen):

@@ -64,7 +64,7 @@ class Tensor:
         if name is None:
             raise TypeError(f"arrays of {array.dtype} have no form on the wire; known are {', '.join(ITEM_BYTES)}")
         little = np.ascontiguousarray(array, dtype=None if name == "BF16" else array.dtype.newbyteorder("<"))
-        return cls(name, tuple(array.shape), memoryview(little.reshape(-1).view(np.uint8)))
+        return cls(name, tuple(array.shape), memoryview(little.reshape(-1).view(np.uint8).data))
 
     def numpy(self) -> NDArray[Any]:
         """Return a numpy view; BF16 comes as its raw uint16."""

@@ -1,0 +1,58 @@
+"""Turn logits into tokens over HTTP. The service is an extra; this is its client.
+
+Usage:
+    from logitd import Client
+
+    with Client("http://127.0.0.1:8000") as client:
+        token = client.sample(logits, temperature=0.7, top_p=0.9).rows[0].token
+"""
+
+from logitd.client import (
+    AsyncClient,
+    Client,
+    Head,
+    Row,
+    RowError,
+    SampleResult,
+    SoftmaxResult,
+    TopLogprob,
+    TraceStep,
+)
+from logitd.errors import (
+    ApiError,
+    ClientError,
+    ConnectionFailed,
+    FieldError,
+    InvalidRequest,
+    LogitdError,
+    Overloaded,
+    RowFailed,
+    ServerFault,
+    TimedOut,
+    UnexpectedAnswer,
+)
+from logitd.version import __version__
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "ConnectionFailed",
+    "FieldError",
+    "Head",
+    "InvalidRequest",
+    "LogitdError",
+    "Overloaded",
+    "Row",
+    "RowError",
+    "RowFailed",
+    "SampleResult",
+    "ServerFault",
+    "SoftmaxResult",
+    "TimedOut",
+    "TopLogprob",
+    "TraceStep",
+    "UnexpectedAnswer",
+    "__version__",
+]

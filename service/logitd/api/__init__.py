@@ -1,0 +1,1 @@
+"""HTTP: routes, bodies, schemas, problem documents."""

@@ -1,0 +1,193 @@
+"""From what the kernels return to bytes: JSON rows for people, safetensors for programs."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from logitd.api.requests import SampleJob, SoftmaxJob
+from logitd.wire import json as wire_json
+from logitd.wire import safetensors
+from logitd.wire.tensor import Tensor
+from logitd_kernels.sampling.result import RowFault, RowResult
+from logitd_kernels.softmax import SoftmaxRows
+
+Json = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+Answer = RowResult | RowFault
+
+
+def wants_safetensors(accept: str) -> bool:
+    """Whether an Accept header asks for safetensors; anything else is answered as JSON."""
+    return safetensors.MEDIA_TYPE in accept.lower()
+
+
+def media_type(binary: bool) -> str:
+    """Return the content type of an answer."""
+    return safetensors.MEDIA_TYPE if binary else wire_json.MEDIA_TYPE
+
+
+def sample_answer(job: SampleJob, answers: Sequence[Answer], backend: str, binary: bool) -> Callable[[Json], bytes]:
+    """Encode a sample answer; call the result with the stage seconds, which are known last."""
+    rest = {"backend": backend, "effective": _effective(job)}
+    if binary:
+        tensors = _sample_tensors(job, answers)
+        rows = [_rest_of_row(row, job, answer) for row, answer in enumerate(answers)]
+        return _safetensors(tensors, {"rows": rows, **rest})
+    return _json([_row(row, job, answer) for row, answer in enumerate(answers)], rest)
+
+
+def softmax_answer(job: SoftmaxJob, rows: SoftmaxRows, binary: bool) -> Callable[[Json], bytes]:
+    """Encode a softmax answer; call the result with the stage seconds, which are known last."""
+    faults = {fault.row: fault for fault in rows.faults}
+    errors = [error_of(faults[row]) if row in faults else None for row in range(len(job.rows))]
+    if binary:
+        tensors = {"log_z": rows.log_z.numpy(), "entropy": rows.entropy.numpy(), "status": _status(errors)}
+        if rows.values is not None:
+            tensors = {"values": rows.values.numpy(), **tensors}
+        return _safetensors(tensors, {"rows": [{"error": error} for error in errors]})
+    log_z, entropy = rows.log_z.tolist(), rows.entropy.tolist()
+    return _json(
+        [
+            {
+                "values": None if rows.values is None or error else rows.values[row].numpy(),
+                "log_z": log_z[row],
+                "entropy": entropy[row],
+                "error": error,
+            }
+            for row, error in enumerate(errors)
+        ],
+        {},
+    )
+
+
+def error_of(fault: RowFault) -> Json:
+    """Return a row's error as it is sent."""
+    return {"code": fault.code, "row": fault.row, "detail": fault.detail}
+
+
+def _effective(job: SampleJob) -> Json | list[Json]:
+    if job.shared:
+        return _sendable(job.values[0]) if job.values else {}
+    return [_sendable(values) for values in job.values]
+
+
+def _sendable(values: Mapping[str, Any]) -> Json:
+    sent = dict(values)
+    if sent["logit_bias"] is not None:
+        sent["logit_bias"] = {str(token): _finite(bias) for token, bias in sent["logit_bias"].items()}
+    return sent
+
+
+def _finite(bias: float) -> float | str:
+    return "-inf" if bias == -np.inf else bias
+
+
+def _row(row: int, job: SampleJob, answer: Answer) -> Json:
+    values = job.values[row]
+    drawn = {"stream": values["stream"], "step": values["step"]}
+    if isinstance(answer, RowFault):
+        empty = dict.fromkeys(("logprob", "entropy", "entropy_kept", "kept", "kept_mass", "seed"))
+        return {"token": None, **empty, **drawn, "exact": _exact(answer), "error": error_of(answer)}
+    sent: Json = {
+        "token": answer.tokens[0],
+        "logprob": answer.logprobs[0],
+        "entropy": answer.entropy,
+        "entropy_kept": answer.entropy_kept,
+        "kept": answer.kept,
+        "kept_mass": answer.kept_mass,
+        "seed": answer.seed,
+        **drawn,
+        "exact": answer.exact,
+        "error": None,
+    }
+    if values["n"] > 1:
+        sent |= {"tokens": answer.tokens, "tokens_logprob": answer.logprobs}
+    if answer.top is not None:
+        sent |= {"logprob_raw": answer.top.of_tokens[0], "top": [asdict(top) for top in answer.top.top]}
+    if job.fields.trace:
+        sent["trace"] = _trace(answer)
+    return sent
+
+
+def _rest_of_row(row: int, job: SampleJob, answer: Answer) -> Json:
+    values = job.values[row]
+    failed = isinstance(answer, RowFault)
+    rest: Json = {"stream": values["stream"], "step": values["step"]}
+    rest |= {"exact": _exact(answer), "error": error_of(answer) if isinstance(answer, RowFault) else None}
+    return rest | ({"trace": None if failed else _trace(answer)} if job.fields.trace else {})
+
+
+def _exact(answer: Answer) -> bool:
+    return answer.exact if isinstance(answer, RowResult) else answer.code != "head_too_short"
+
+
+def _trace(answer: Answer) -> list[Json] | None:
+    if isinstance(answer, RowFault) or answer.trace is None:
+        return None
+    return [asdict(step) for step in answer.trace]
+
+
+def _sample_tensors(job: SampleJob, answers: Sequence[Answer]) -> Arrays:
+    ok = [answer if isinstance(answer, RowResult) else None for answer in answers]
+    floats = {
+        "logprob": [a and a.logprobs[0] for a in ok],
+        "entropy": [a and a.entropy for a in ok],
+        "entropy_kept": [a and a.entropy_kept for a in ok],
+        "kept_mass": [a and a.kept_mass for a in ok],
+    }
+    tensors: Arrays = {
+        "token": np.array([-1 if a is None else a.tokens[0] for a in ok], np.int64),
+        **{name: np.array(column, np.float32) for name, column in floats.items()},  # None becomes NaN
+        "kept": np.array([-1 if a is None or a.kept is None else a.kept for a in ok], np.int32),
+        "seed": np.array([0 if a is None else a.seed for a in ok], np.uint64),
+        "status": _status([isinstance(a, RowFault) or None for a in answers]),
+    }
+    draws = max((values["n"] for values in job.values), default=1)
+    if draws > 1:
+        tensors["tokens"] = _padded([a.tokens if a else [] for a in ok], draws, -1, np.int64)
+        tensors["tokens_logprob"] = _padded([a.logprobs if a else [] for a in ok], draws, np.nan, np.float32)
+    count = job.fields.logprobs
+    if count:
+        tops = [a.top if a else None for a in ok]
+        tensors["logprob_raw"] = np.array([top and top.of_tokens[0] for top in tops], np.float32)
+        tensors["top_tokens"] = _padded(
+            [[t.token for t in top.top] if top else [] for top in tops], count, -1, np.int64
+        )
+        logprobs = [[t.logprob for t in top.top] if top else [] for top in tops]
+        tensors["top_logprobs"] = _padded(logprobs, count, np.nan, np.float32)
+    return tensors
+
+
+def _status(errors: Sequence[object]) -> np.ndarray:
+    return np.array([0 if error is None else 1 for error in errors], np.int32)
+
+
+def _padded(rows: Sequence[Sequence[Any]], width: int, pad: float, dtype: type) -> NDArray[Any]:
+    table: NDArray[Any] = np.full((len(rows), width), pad, dtype)
+    for place, row in enumerate(rows):
+        table[place, : len(row)] = row
+    return table
+
+
+def _json(rows: list[Json], rest: Json) -> Callable[[Json], bytes]:
+    text = orjson.Fragment(orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY))  # NaN and infinities become null
+
+    def finish(seconds: Json) -> bytes:
+        return orjson.dumps({"rows": text, **rest, "seconds": seconds})
+
+    return finish
+
+
+def _safetensors(tensors: Mapping[str, np.ndarray], response: Json) -> Callable[[Json], bytes]:
+    wire = {name: Tensor.of(array) for name, array in tensors.items()}
+
+    def finish(seconds: Json) -> bytes:
+        text = json.dumps({**response, "seconds": seconds}, allow_nan=False)
+        return b"".join(safetensors.encode(wire, {"response": text}))
+
+    return finish

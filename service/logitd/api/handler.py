@@ -1,0 +1,40 @@
+"""One request's way: body received on the loop; decoded, computed and encoded on a compute thread."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Request, Response
+
+from logitd.api.answers import media_type
+from logitd.api.body import read_body
+from logitd.engine import Engine, Stages
+from logitd.settings import Settings
+from logitd.wire.message import Message, decode
+
+Finish = Callable[[dict[str, Any]], bytes]
+
+
+async def answer(request: Request, work: Callable[[Message, Stages], Finish], binary: bool) -> Response:
+    """Receive, decode, and answer a tensor request.
+
+    Args:
+        request: the request, its body unread.
+        work: turns the decoded message into the answer's encoder; runs on a compute thread.
+        binary: whether the answer is safetensors rather than JSON.
+    """
+    settings: Settings = request.app.state.settings
+    engine: Engine = request.app.state.engine
+    began = time.perf_counter()
+    body = await read_body(request, settings)
+    stages = Stages(read_seconds=time.perf_counter() - began)
+    content_type = request.headers.get("content-type")
+    query = request.query_params.multi_items()
+
+    def run(stages: Stages) -> Finish:
+        with stages("decode"):
+            message = decode(content_type, body, query, settings.max_json_bytes)
+        return work(message, stages)
+
+    finish = await engine.run(run, stages)
+    return Response(finish(stages.seconds), media_type=media_type(binary))

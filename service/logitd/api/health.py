@@ -1,0 +1,68 @@
+"""Probes, metrics and what is running."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from prometheus_client.exposition import choose_encoder
+
+from logitd.engine import Engine
+from logitd.errors import Unavailable
+from logitd.metrics import Metrics
+from logitd.settings import Settings
+from logitd.version import __version__
+from logitd.wire.message import MEDIA_TYPES
+from logitd_kernels import PARAMETERS, TRANSFORMS, available
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/health/live")
+async def live() -> dict[str, str]:
+    """Answer while the event loop runs."""
+    return {"status": "live"}
+
+
+@router.get("/health/ready", responses={Unavailable.status: {"description": Unavailable.title}})
+async def ready(request: Request) -> dict[str, str]:
+    """Answer 200 once warmed up and until draining, else 503."""
+    engine: Engine = request.app.state.engine
+    if not engine.ready:
+        raise Unavailable("starting or draining")
+    return {"status": "ready"}
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request) -> Response:
+    """Expose every series, as Prometheus text or OpenMetrics by Accept."""
+    series: Metrics = request.app.state.metrics
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(series.registry), headers={"content-type": content_type})
+
+
+@router.get("/v1/info")
+async def info(request: Request) -> dict[str, Any]:
+    """Tell versions, backends, limits, parameters and effective settings."""
+    engine: Engine = request.app.state.engine
+    settings: Settings = request.app.state.settings
+    return {
+        "version": __version__,
+        "backend": {"name": engine.backend.name, "reason": engine.backend.reason, "unavailable": _missing()},
+        "media_types": list(MEDIA_TYPES),
+        "dtypes": ["F32", "F16", "BF16", "F64"],
+        "transforms": [transform.name for transform in TRANSFORMS],
+        "parameters": {
+            name: {"neutral": parameter.neutral, "bounds": parameter.bounds} for name, parameter in PARAMETERS.items()
+        },
+        "settings": settings.model_dump(),
+    }
+
+
+@router.get("/", include_in_schema=False)
+async def root() -> RedirectResponse:
+    """Lead a browser to the API's documentation."""
+    return RedirectResponse("/docs")
+
+
+def _missing() -> dict[str, str]:
+    return {name: reason for name, reason in available().items() if reason is not None}

@@ -1,0 +1,104 @@
+"""Every refusal as application/problem+json (RFC 9457): the one place that knows status codes.
+
+A document has `type`, `title`, `status`, `detail`, the same detail as string `error` (what Triton clients read), and
+`errors`, a list of {path, message}. No value that was sent is repeated at length, and never a tensor.
+"""
+
+import http
+import logging
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from logitd.errors import Invalid, Malformed, PayloadTooLarge, ServiceError, SlowBody, Unavailable, UnsupportedMedia
+
+MEDIA_TYPE = "application/problem+json"
+
+_log = logging.getLogger("logitd.problems")
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "error"],
+    "properties": {
+        "type": {"type": "string", "description": "urn:logitd:problem:…, stable."},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "error": {"type": "string", "description": "The detail again, for Triton clients."},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+}
+
+
+def responses(*extra: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries of what a body-taking route may refuse with."""
+    refusals: tuple[type[ServiceError], ...] = (Malformed, SlowBody, PayloadTooLarge, UnsupportedMedia, Invalid, *extra)
+    return {
+        refusal.status: {"description": refusal.title, "content": {MEDIA_TYPE: {"schema": SCHEMA}}}
+        for refusal in refusals
+    }
+
+
+def problem(error: ServiceError) -> Response:
+    """Render one refusal."""
+    document: dict[str, Any] = {
+        "type": f"urn:logitd:problem:{error.slug}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "error": error.detail,
+        "errors": [{"path": fault.path, "message": fault.message} for fault in error.fields],
+    }
+    headers = {"retry-after": "1"} if isinstance(error, Unavailable) else None
+    return Response(_encode(document), error.status, headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Render every error of the application as a problem document."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ServiceError)
+        return problem(error)
+
+    async def unrouted(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        title = http.HTTPStatus(error.status_code).phrase
+        document = {
+            "type": "about:blank",
+            "title": title,
+            "status": error.status_code,
+            "detail": str(error.detail),
+            "error": str(error.detail),
+            "errors": [],
+        }
+        return Response(_encode(document), error.status_code, dict(error.headers or {}), MEDIA_TYPE)
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        _log.error("unexpected error", exc_info=error, extra={"path": request.url.path})
+        return problem(ServiceError("an unexpected error; the log has it"))
+
+    app.add_exception_handler(ServiceError, refused)
+    app.add_exception_handler(HTTPException, unrouted)
+    app.add_exception_handler(Exception, unexpected)
+
+
+def _encode(document: dict[str, Any]) -> bytes:
+    # A lone surrogate in a caller's field name is not UTF-8: repeat it escaped instead of failing.
+    return orjson.dumps(_escaped(document))
+
+
+def _escaped(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    return [_escaped(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,182 @@
+"""From a decoded message to what the kernels take: rows, parameters, limits. One place checks a request's content."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+from logitd.api.schemas import SampleFields, SoftmaxFields, check
+from logitd.api.tensors import to_torch
+from logitd.errors import FieldError, Invalid
+from logitd.settings import Settings
+from logitd.wire.message import Message
+from logitd_kernels import DenseRows, HeadRows
+from logitd_kernels import check as check_params
+from logitd_kernels.errors import ParameterError, ShapeError
+from logitd_kernels.sampling.parameters import Number
+from logitd_kernels.sampling.transform import Values
+
+T = TypeVar("T")
+
+_HEAD = ("head_ids", "head_logits", "log_z")
+_HEAD_OPTIONS = ("log_z_temperatures", "head_finite_count")
+_HOT = Number("temperature", 1.0, "Softmax temperature.", gt=0)
+
+
+@dataclass(frozen=True)
+class SampleJob:
+    """A checked sample request."""
+
+    rows: DenseRows | HeadRows
+    values: list[Values]
+    shared: bool  # whether one params object was sent for all rows
+    fields: SampleFields
+
+
+@dataclass(frozen=True)
+class SoftmaxJob:
+    """A checked softmax request."""
+
+    rows: DenseRows
+    temperatures: list[float]
+    kind: str
+
+
+def sample_job(message: Message, settings: Settings) -> SampleJob:
+    """Check a sample request against the registry and the limits.
+
+    Raises:
+        Invalid: naming the field, by the path at which the caller wrote it.
+    """
+    fields = check(SampleFields, message.fields)
+    rows = named(message, lambda: _rows(message, fields, settings))
+    _limit(message, "logprobs", fields.logprobs, settings.max_logprobs)
+    shared = not isinstance(fields.params, list)
+    sent = [fields.params] * len(rows) if shared else fields.params
+    if len(sent) != len(rows):
+        raise Invalid.at("params", f"expected one object, or one for each of {len(rows)} rows, got {len(sent)}")
+    values = _values(sent, shared, fields.params, settings)
+    draws = sum(value["n"] for value in values)
+    if draws > settings.max_draws:
+        raise Invalid.at("params.n", f"at most {settings.max_draws} draws a request, got {draws}")
+    return SampleJob(rows, values, shared, fields)
+
+
+def softmax_job(message: Message, settings: Settings) -> SoftmaxJob:
+    """Check a softmax request.
+
+    Raises:
+        Invalid: naming the field.
+    """
+    fields = check(SoftmaxFields, message.fields)
+    _only(message, ("logits",))
+    rows = named(message, lambda: _dense(message, None, settings))
+    sent = fields.temperature
+    if isinstance(sent, list) and len(sent) != len(rows):
+        raise Invalid.at("temperature", f"expected one number, or one for each of {len(rows)} rows, got {len(sent)}")
+    try:
+        each = [_HOT.check(item) for item in (sent if isinstance(sent, list) else [sent])]
+    except ParameterError as error:
+        raise Invalid.at("temperature", error.message) from None
+    return SoftmaxJob(rows, each if isinstance(sent, list) else each * len(rows), fields.kind)
+
+
+def named(message: Message, build: Callable[[], T]) -> T:
+    """Run kernel-side checks, renaming what they refuse to the path at which the caller wrote it."""
+    try:
+        return build()
+    except ShapeError as error:
+        raise Invalid.at(message.path(error.field), error.message) from None
+    except ParameterError as error:
+        raise Invalid.at(message.path(error.field), error.message) from None
+
+
+def _rows(message: Message, fields: SampleFields, settings: Settings) -> DenseRows | HeadRows:
+    mask = to_torch(message.tensors["mask"]) if "mask" in message.tensors else None
+    if mask is not None and mask.dtype == torch.int64 and message.is_json:
+        mask = _words(mask)
+    heads = [name for name in (*_HEAD, *_HEAD_OPTIONS) if name in message.tensors]
+    if not heads and fields.vocab_size is None:
+        _only(message, ("logits", "mask"))
+        return _dense(message, mask, settings)
+    if "logits" in message.tensors:
+        raise Invalid.at("logits", "send either logits or the head form, not both")
+    return _head(message, mask, fields, settings)
+
+
+def _dense(message: Message, mask: torch.Tensor | None, settings: Settings) -> DenseRows:
+    if "logits" not in message.tensors:
+        raise Invalid.at("logits", "is required: [rows, vocab], or the head form")
+    shape = message.tensors["logits"].shape
+    if len(shape) == 2:
+        _limit(message, "logits", shape[0], settings.max_rows, "rows")
+        _limit(message, "logits", shape[1], settings.max_vocab_size, "logits a row")
+    return DenseRows(to_torch(message.tensors["logits"]), mask)
+
+
+def _head(message: Message, mask: torch.Tensor | None, fields: SampleFields, settings: Settings) -> HeadRows:
+    _only(message, (*_HEAD, *_HEAD_OPTIONS, "mask"))
+    for name in _HEAD:
+        if name not in message.tensors:
+            raise Invalid.at(
+                message.path(name), f"is required with the head form ({', '.join(map(message.path, _HEAD))})"
+            )
+    if fields.vocab_size is None:
+        raise Invalid.at(message.path("vocab_size"), "is required with the head form")
+    tensors = {name: to_torch(tensor) for name, tensor in message.tensors.items()}
+    if tensors["head_logits"].ndim == 2:
+        _limit(message, "head_logits", len(tensors["head_logits"]), settings.max_rows, "rows")
+    _limit(message, "vocab_size", fields.vocab_size, settings.max_vocab_size)
+    temperatures = tensors.get("log_z_temperatures", torch.ones(1))
+    if temperatures.ndim != 1 or not temperatures.dtype.is_floating_point:
+        raise ShapeError("log_z_temperatures", f"expected a float tensor [K], got {list(temperatures.shape)}")
+    return HeadRows(
+        ids=tensors["head_ids"],
+        logits=tensors["head_logits"],
+        log_z=tensors["log_z"],
+        vocab_size=fields.vocab_size,
+        temperatures=tuple(temperatures.double().tolist()),
+        finite_count=tensors.get("head_finite_count"),
+        mask=mask,
+    )
+
+
+def _words(mask: torch.Tensor) -> torch.Tensor:
+    """Return JSON integers as int32 words; the unsigned spelling of a word is accepted too."""
+    if ((mask < -(1 << 31)) | (mask >= 1 << 32)).any():
+        raise ShapeError("mask", "expected 32-bit words")
+    return mask.to(torch.int32)
+
+
+def _values(sent: Sequence[Any], shared: bool, params: Any, settings: Settings) -> list[Values]:  # noqa: ANN401
+    if shared:
+        return [_checked(params, None, settings)] * len(sent)
+    return [_checked(item, row, settings) for row, item in enumerate(sent)]
+
+
+def _checked(params: object, row: int | None, settings: Settings) -> Values:
+    path = "params" if row is None else f"params[{row}]"
+    if not isinstance(params, dict):
+        raise Invalid.at(path, f"expected an object of parameters, got {type(params).__name__}")
+    try:
+        values = check_params(params)
+    except ParameterError as error:
+        raise Invalid.at(f"{path}.{error.field[:60]}", error.message) from None
+    if values["n"] > settings.max_n:
+        raise Invalid.at(f"{path}.n", f"at most {settings.max_n}, got {values['n']}")
+    return values
+
+
+def _only(message: Message, names: Sequence[str]) -> None:
+    for name in message.tensors:
+        if name not in names:
+            raise Invalid.at(
+                message.path(name)[:80], f"unexpected tensor; expected {', '.join(map(message.path, names))}"
+            )
+
+
+def _limit(message: Message, field: str, value: int, limit: int, unit: str = "") -> None:
+    if value > limit:
+        fault = FieldError(message.path(field), f"at most {limit} {unit}".rstrip() + f", got {value}")
+        raise Invalid(f"{fault.path}: {fault.message}", [fault])

@@ -1,0 +1,33 @@
+"""Between the wire's tensors and torch: views, no copies."""
+
+import numpy as np
+import torch
+
+from logitd.wire.tensor import ITEM_BYTES, Tensor
+
+_TORCH = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
+def to_torch(tensor: Tensor) -> torch.Tensor:
+    """Return a torch view of a wire tensor's bytes; copies only what is misaligned or read-only."""
+    data = tensor.data
+    if data.nbytes == 0:
+        return torch.empty(tensor.shape, dtype=_TORCH[tensor.dtype])
+    address = np.frombuffer(data, np.uint8).ctypes.data
+    if data.readonly or address % ITEM_BYTES[tensor.dtype]:
+        data = memoryview(bytearray(data))
+    return torch.frombuffer(data, dtype=_TORCH[tensor.dtype]).reshape(tensor.shape)

@@ -1,0 +1,143 @@
+"""Every series the service exposes, declared once on a registry. Only the engine and the ASGI layer record."""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_LATENCY_SECONDS = [digit * 10.0**power for power in range(-4, 1) for digit in (1, 2, 5)] + [10.0]
+_ENTROPY_NATS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12]
+
+STAGES = ("read", "decode", "queue", "compute", "encode")
+ROW_KINDS = ("ok", "nan", "posinf", "all_neginf", "head_too_short")
+
+
+class BatchHistogram(Collector):
+    """A histogram that counts a whole batch of values at once, for series with one value a row.
+
+    Args:
+        name, documentation: as for prometheus_client's Histogram.
+        label: the one label's name; its values are fixed.
+        values: the label's values.
+        buckets: upper bounds, ascending; +Inf is added.
+    """
+
+    def __init__(
+        self, name: str, documentation: str, label: str, values: Sequence[str], buckets: Sequence[float]
+    ) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._label = label
+        self._bounds = np.array(buckets, dtype=np.float64)
+        self._counts = {value: np.zeros(len(buckets) + 1, np.int64) for value in values}
+        self._sums = dict.fromkeys(values, 0.0)
+        self._lock = threading.Lock()  # compute threads observe, the event loop collects
+
+    def observe(self, value: str, observations: Iterable[float | None]) -> None:
+        """Count observations under one value of the label; None, what a head form leaves open, is left out."""
+        numbers = np.array([number for number in observations if number is not None], dtype=np.float64)
+        counts = np.bincount(np.searchsorted(self._bounds, numbers, side="left"), minlength=len(self._bounds) + 1)
+        with self._lock:
+            self._counts[value] += counts
+            self._sums[value] += float(numbers.sum())
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the family for exposition."""
+        family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
+        names = [repr(float(bound)) for bound in self._bounds] + ["+Inf"]
+        with self._lock:
+            for value, counts in self._counts.items():
+                buckets = list(zip(names, np.cumsum(counts).astype(float).tolist(), strict=True))
+                family.add_metric([value], buckets, self._sums[value])
+        yield family
+
+
+class Metrics:
+    """The service's series.
+
+    Args:
+        registry: where they are registered; a fresh one each app, so that tests never share counts.
+        endpoints: the route templates that may be labels.
+    """
+
+    def __init__(self, registry: CollectorRegistry, endpoints: Iterable[str]) -> None:
+        self.registry = registry
+        disable_created_metrics()  # a start time for each series doubles the exposition
+        self._endpoints = frozenset(endpoints)
+        self._requests = Counter(
+            "logitd_requests_total",
+            "Requests by endpoint and status; 499 is a client that left.",
+            ["endpoint", "code"],
+            registry=registry,
+        )
+        self._duration = Histogram(
+            "logitd_request_duration_seconds",
+            "From the request's headers to the last byte of its answer.",
+            ["endpoint"],
+            buckets=_LATENCY_SECONDS,
+            registry=registry,
+        )
+        self._stages = Histogram(
+            "logitd_stage_duration_seconds",
+            "Where a request spends its time.",
+            ["stage"],
+            buckets=_LATENCY_SECONDS,
+            registry=registry,
+        )
+        self._tokens = Counter(
+            "logitd_tokens_sampled_total", "Tokens drawn, by backend.", ["backend"], registry=registry
+        )
+        self._rows = Counter("logitd_rows_total", "Rows by what came of them.", ["kind"], registry=registry)
+        self._inflight = Gauge("logitd_inflight_requests", "Requests being answered.", registry=registry)
+        self._build = Gauge("logitd_build_info", "Always 1.", ["version", "backend"], registry=registry)
+        self._entropy = BatchHistogram(
+            "logitd_entropy_nats",
+            "Entropy of each row after temperature, and after truncation.",
+            "when",
+            ("after_temperature", "after_truncation"),
+            _ENTROPY_NATS,
+        )
+        registry.register(self._entropy)
+        for stage in STAGES:
+            self._stages.labels(stage)
+        for kind in ROW_KINDS:
+            self._rows.labels(kind)
+
+    def started(self, version: str, backend: str) -> None:
+        """Say what is running."""
+        self._build.labels(version, backend).set(1)
+        self._tokens.labels(backend)
+
+    def request_began(self) -> None:
+        """Count a request in."""
+        self._inflight.inc()
+
+    def request_ended(self, path: str, status: int, seconds: float) -> None:
+        """Count a request out; unknown paths share one label."""
+        self._inflight.dec()
+        endpoint = path if path in self._endpoints else "unmatched"
+        self._requests.labels(endpoint, str(status)).inc()
+        self._duration.labels(endpoint).observe(seconds)
+
+    def stages(self, seconds: dict[str, float]) -> None:
+        """Record the stages of one request."""
+        for stage, value in seconds.items():
+            self._stages.labels(stage).observe(value)
+
+    def sampled(
+        self,
+        backend: str,
+        tokens: int,
+        kinds: dict[str, int],
+        before: Iterable[float | None],
+        after: Iterable[float | None],
+    ) -> None:
+        """Record one sampled batch: its tokens, its rows by kind, and the entropies of its rows."""
+        self._tokens.labels(backend).inc(tokens)
+        for kind, count in kinds.items():
+            self._rows.labels(kind).inc(count)
+        self._entropy.observe("after_temperature", before)
+        self._entropy.observe("after_truncation", after)

@@ -1,0 +1,50 @@
+"""Every setting of the service: environment variables with prefix LOGITD_, and a flag each of `logitd serve`."""
+
+import os
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_MIB = 1 << 20
+
+Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Settings(BaseSettings):
+    """Settings of one service process, read once and passed into `create_app`; never a module global."""
+
+    model_config = SettingsConfigDict(env_prefix="LOGITD_", frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address to listen on. Loopback unless you say otherwise.")
+    port: int = Field(8000, ge=0, le=65535, description="TCP port; 0 takes a free one, which the log names.")
+    backend: Literal["auto", "cpu", "triton", "torch", "reference"] = Field(
+        "auto", description="Where to compute. A named backend must run here or start-up fails; auto may fall back."
+    )
+    compute_threads: Positive = Field(
+        default_factory=_cores, le=1024, description="Requests computed at the same time; default: the usable cores."
+    )
+    max_body_bytes: Positive = Field(
+        256 * _MIB, description="Largest request body. A larger declared length is refused before reading (413)."
+    )
+    max_chunked_body_bytes: Positive = Field(
+        16 * _MIB, description="Largest request body sent without a declared length (chunked)."
+    )
+    max_json_bytes: Positive = Field(
+        64 * _MIB, description="Largest JSON body: its parse holds the interpreter; programs send safetensors."
+    )
+    body_timeout_seconds: Seconds = Field(30.0, description="A body that takes longer to arrive is refused (408).")
+    max_rows: Positive = Field(4096, description="Most rows in one request.")
+    max_vocab_size: Positive = Field(1 << 22, description="Largest vocabulary of a row.")
+    max_n: Positive = Field(1024, description="Most draws from one row (parameter n).")
+    max_draws: Positive = Field(262_144, description="Most draws in one request, rows × n.")
+    max_logprobs: Positive = Field(1024, description="Most top log-probabilities a row (field logprobs).")
+    shutdown_seconds: Seconds = Field(25.0, description="How long open requests may finish after SIGTERM.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe line that is logged; info logs one line a request."
+    )
