@@ -109,7 +109,7 @@ class HeadRows:
             BadRow: the head holds NaN or +inf (`non_finite`), or only −inf (`all_masked`).
         """
         logits = self.logits[index]
-        _check_finite(logits)
+        _check_finite(logits, self.ids[index])
         sent = logits.double().numpy()
         finite = sent > -np.inf
         # A head that reaches into the −inf of its row holds every finite logit.
@@ -240,7 +240,7 @@ def unpack_mask(words: torch.Tensor, vocab_size: int) -> NDArray[np.bool_]:
     return np.unpackbits(packed, bitorder="little", count=vocab_size).view(np.bool_)
 
 
-def _check_finite(row: torch.Tensor) -> None:
+def _check_finite(row: torch.Tensor, ids: torch.Tensor | None = None) -> None:
     """Refuse a row with NaN or +inf, naming the first, or with nothing finite; one max finds all three."""
     if len(row) == 0:
         return
@@ -250,12 +250,11 @@ def _check_finite(row: torch.Tensor) -> None:
     if largest < np.inf:
         return
     values = row.double().numpy()
-    index = int(np.flatnonzero(~(values < np.inf))[0])
-    nan = bool(np.isnan(values).any())
-    what = "NaN" if np.isnan(values[index]) else "+inf"
-    raise BadRow(
-        "non_finite", "nan" if nan else "posinf", f"logit {index} is {what}; only finite values and -inf are legal"
-    )
+    place = int(np.flatnonzero(~(values < np.inf))[0])
+    kind = "nan" if np.isnan(values).any() else "posinf"
+    what = "NaN" if np.isnan(values[place]) else "+inf"
+    token = place if ids is None else int(ids[place])
+    raise BadRow("non_finite", kind, f"logit {token} is {what}; only finite values and -inf are legal")
 
 
 def _check_floats(name: str, tensor: torch.Tensor, axes: str) -> None:

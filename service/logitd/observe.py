@@ -3,13 +3,11 @@
 import logging
 import time
 
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from logitd.api.problems import CLIENT_GONE
 from logitd.engine import Engine
 from logitd.metrics import Metrics
-
-CLIENT_GONE = 499  # nginx's code for a client that left; a label and a log field, never sent
 
 _log = logging.getLogger("logitd.request")
 
@@ -39,8 +37,6 @@ class Observed:
         self._metrics.request_began()
         try:
             await self._app(scope, receive, observed)
-        except ClientDisconnect:
-            pass  # nobody is left to answer
         finally:
             seconds = time.perf_counter() - began
             self._metrics.request_ended(scope["path"], status, seconds)

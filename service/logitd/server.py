@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import signal
 import socket
 import sys
 
@@ -96,4 +97,7 @@ def _serve(app: Observed, settings: Settings, listener: socket.socket) -> None:
             "compute_threads": settings.compute_threads,
         },
     )
+    # uvicorn drains on a signal, then raises it again for whoever ran it: end with 0, as a clean stop should.
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, lambda *_: sys.exit(0))
     uvicorn.Server(config).run(sockets=[listener])

@@ -71,8 +71,8 @@ def error_of(fault: RowFault) -> Json:
 
 
 def _effective(job: SampleJob) -> Json | list[Json]:
-    if job.shared:
-        return _sendable(job.values[0]) if job.values else {}
+    if job.shared is not None:
+        return _sendable(job.shared)
     return [_sendable(values) for values in job.values]
 
 
@@ -142,7 +142,7 @@ def _sample_tensors(job: SampleJob, answers: Sequence[Answer]) -> Arrays:
     }
     tensors: Arrays = {
         "token": np.array([-1 if a is None else a.tokens[0] for a in ok], np.int64),
-        **{name: np.array(column, np.float32) for name, column in floats.items()},  # None becomes NaN
+        **{name: _padded([[item] for item in column], 1, np.nan, np.float32)[:, 0] for name, column in floats.items()},
         "kept": np.array([-1 if a is None or a.kept is None else a.kept for a in ok], np.int32),
         "seed": np.array([0 if a is None else a.seed for a in ok], np.uint64),
         "status": _status([isinstance(a, RowFault) or None for a in answers]),
@@ -154,7 +154,8 @@ def _sample_tensors(job: SampleJob, answers: Sequence[Answer]) -> Arrays:
     count = job.fields.logprobs
     if count:
         tops = [a.top if a else None for a in ok]
-        tensors["logprob_raw"] = np.array([top and top.of_tokens[0] for top in tops], np.float32)
+        raw = [top.of_tokens[:1] if top else [] for top in tops]
+        tensors["logprob_raw"] = _padded(raw, 1, np.nan, np.float32)[:, 0]
         tensors["top_tokens"] = _padded(
             [[t.token for t in top.top] if top else [] for top in tops], count, -1, np.int64
         )
@@ -169,8 +170,9 @@ def _status(errors: Sequence[object]) -> np.ndarray:
 
 def _padded(rows: Sequence[Sequence[Any]], width: int, pad: float, dtype: type) -> NDArray[Any]:
     table: NDArray[Any] = np.full((len(rows), width), pad, dtype)
-    for place, row in enumerate(rows):
-        table[place, : len(row)] = row
+    with np.errstate(over="ignore"):  # beyond float32 a log-probability is −inf
+        for place, row in enumerate(rows):
+            table[place, : len(row)] = row  # None becomes NaN
     return table
 
 

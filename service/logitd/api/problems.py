@@ -12,10 +12,13 @@ import orjson
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from logitd.errors import Invalid, Malformed, PayloadTooLarge, ServiceError, SlowBody, Unavailable, UnsupportedMedia
 
 MEDIA_TYPE = "application/problem+json"
+
+CLIENT_GONE = 499  # nginx's code for a client that left; a label and a log field
 
 _log = logging.getLogger("logitd.problems")
 
@@ -86,7 +89,11 @@ def install(app: FastAPI) -> None:
         _log.error("unexpected error", exc_info=error, extra={"path": request.url.path})
         return problem(ServiceError("an unexpected error; the log has it"))
 
+    async def left(request: Request, error: Exception) -> Response:
+        return Response(status_code=CLIENT_GONE)  # nobody reads it; the request is counted under it
+
     app.add_exception_handler(ServiceError, refused)
+    app.add_exception_handler(ClientDisconnect, left)
     app.add_exception_handler(HTTPException, unrouted)
     app.add_exception_handler(Exception, unexpected)
 

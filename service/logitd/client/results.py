@@ -45,15 +45,15 @@ class Row:
         token: the drawn token id; the first of `tokens`.
         tokens: all n drawn token ids.
         logprob: natural log of the probability with which `token` was drawn, after everything.
+        tokens_logprob: the same for each of `tokens`.
         entropy: nats, of softmax(processed logits / T) before truncation.
         entropy_kept: nats, of the distribution drawn from.
         kept: its token count.
         kept_mass: the mass it held before renormalising.
         seed, stream, step: what replays the draw; a seed was drawn by the service where none was given.
-        exact: whether nothing that the client left out could have changed the answer.
+        exact: whether nothing that the client left out could have changed the answer; True for whole rows.
         error: why the row failed.
         logprob_raw: log-probability of `token` in the mode asked for (raw: untouched row, T = 1).
-        tokens_logprob: the same for each of `tokens`, when n > 1.
         top: the likeliest tokens in that mode, most likely first.
         trace: the distribution after each active transform.
     """
@@ -61,6 +61,7 @@ class Row:
     token: int | None
     tokens: tuple[int, ...] | None
     logprob: float | None
+    tokens_logprob: tuple[float | None, ...] | None
     entropy: float | None
     entropy_kept: float | None
     kept: int | None
@@ -69,9 +70,8 @@ class Row:
     stream: int | None
     step: int | None
     exact: bool | None
-    error: RowError | None = None
+    error: RowError | None
     logprob_raw: float | None = None
-    tokens_logprob: tuple[float | None, ...] | None = None
     top: tuple[TopLogprob, ...] | None = None
     trace: tuple[TraceStep, ...] | None = None
 

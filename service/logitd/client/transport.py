@@ -20,14 +20,14 @@ def http_options(url: str, timeout_seconds: float, headers: Mapping[str, str] | 
     Raises:
         ValueError: the URL or the timeout cannot be used.
     """
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"url must start with http:// or https://, got {url!r}")
-    if not timeout_seconds > 0:
-        raise ValueError(f"timeout_seconds must be above 0, got {timeout_seconds}")
     try:
         base_url = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise ValueError(f"url: {error}") from error
+        raise ValueError(f"url {url!r}: {error}") from error
+    if base_url.scheme not in ("http", "https") or not base_url.host:
+        raise ValueError(f"url must be http://HOST or https://HOST, got {url!r}")
+    if not timeout_seconds > 0:
+        raise ValueError(f"timeout_seconds must be above 0, got {timeout_seconds}")
     return {
         "base_url": base_url,
         "timeout": httpx.Timeout(timeout_seconds),

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from logitd.errors import Invalid, Malformed, PayloadTooLarge, UnsupportedMedia
 from logitd.wire import json as wire_json
@@ -11,6 +11,8 @@ from logitd.wire import npy, safetensors
 from logitd.wire.tensor import Tensor
 
 MEDIA_TYPES = (wire_json.MEDIA_TYPE, safetensors.MEDIA_TYPE, npy.MEDIA_TYPE)
+
+Form = Literal["json", "safetensors", "npy"]
 
 _Reader = Callable[[object, str], Tensor]
 _READERS: dict[str, tuple[str, _Reader]] = {
@@ -32,17 +34,19 @@ class Message:
     Attributes:
         fields: everything that is not a tensor.
         tensors: by the names of the safetensors form; JSON's `head` is unpacked into them.
-        is_json: whether paths in errors follow the JSON form.
+        form: how it was sent; paths in errors follow it.
     """
 
     fields: dict[str, Any]
     tensors: dict[str, Tensor]
-    is_json: bool
+    form: Form
 
     def path(self, field: str) -> str:
         """Return where the caller wrote a field that is known by its tensor name, subscripts kept."""
+        if self.form == "npy":
+            return field.removeprefix("params.")  # its parameters are the query string itself
         name, bracket, rest = field.partition("[")
-        return (_JSON_PATHS.get(name, name) if self.is_json else name) + bracket + rest
+        return (_JSON_PATHS.get(name, name) if self.form == "json" else name) + bracket + rest
 
 
 def decode(content_type: str | None, body: bytearray, query: Sequence[tuple[str, str]], max_json_bytes: int) -> Message:
@@ -61,7 +65,7 @@ def decode(content_type: str | None, body: bytearray, query: Sequence[tuple[str,
     if media_type == safetensors.MEDIA_TYPE:
         return _from_safetensors(body)
     if media_type == npy.MEDIA_TYPE:
-        return Message(_from_query(query), {"logits": npy.decode(body)}, is_json=False)
+        return Message(_from_query(query), {"logits": npy.decode(body)}, "npy")
     got = repr(media_type[:60]) if media_type else "none"
     raise UnsupportedMedia.at("content-type", f"expected one of {', '.join(MEDIA_TYPES)}, got {got}")
 
@@ -86,7 +90,7 @@ def _from_json(body: bytearray, max_json_bytes: int) -> Message:
             tensors[name] = read(value, path)
     if nested:
         raise Invalid.at(next(iter(nested)), "unknown field")
-    return Message(fields, tensors, is_json=True)
+    return Message(fields, tensors, "json")
 
 
 def _from_safetensors(body: bytearray) -> Message:
@@ -100,7 +104,7 @@ def _from_safetensors(body: bytearray) -> Message:
     clash = set(fields) & set(_READERS) | set(fields) & {"head"}
     if clash:
         raise Invalid.at(f"request.{min(clash)}", "must be a tensor in a safetensors body")
-    return Message(fields, tensors, is_json=False)
+    return Message(fields, tensors, "safetensors")
 
 
 def _from_query(query: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+# Every target sets up .venv itself when it is missing or older than what it is made from.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check format docs image clean
+
+help: ## what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## start the service, generate text with a real language model through it, stop it
+	$(BIN)/python examples/demo.py
+
+serve: $(INSTALLED) ## run the service on 127.0.0.1:8000, settings from LOGITD_*
+	$(BIN)/logitd serve
+
+test: $(INSTALLED) ## run the tests
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED) ## lint, types, import contract, Dockerfile
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/hadolint Dockerfile
+
+format: $(INSTALLED) ## format the code and sort imports
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+docs: $(INSTALLED) ## regenerate the tables in docs/ from registry and settings
+	$(BIN)/python docs/tables.py
+
+image: ## build the container image with buildah, run it, sample one token from it
+	deploy/image/build.sh
+	deploy/image/run.sh
+
+clean: ## remove what was set up and built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server,dev,demo]'
+	touch $@
