@@ -483,7 +483,7 @@ def test_a_vast_vocabulary_does_not_break_the_arithmetic():
 
 def test_numbers_of_an_answer_are_plain():
     """numpy's float64 is a float to Python, but not to orjson."""
-    told = Case(FEW, 8, {"temperature": 0.9, "n": 2}).head(logprobs=2)
+    told = Case(FEW, 7, {"temperature": 0.9, "n": 2}, 0.5, tells_count=True).head(logprobs=2)
     numbers = [*told.logprobs, told.entropy, told.entropy_kept, told.kept_mass, *told.top.of_tokens]
     assert {type(number) for number in numbers} == {float}
     assert {type(number) for number in [*told.tokens, told.kept, *(top.token for top in told.top.top)]} == {int}
