@@ -78,7 +78,9 @@ def report(text: Generation, temperature: float) -> str:
 def generate_all(client: Client, options: argparse.Namespace) -> None:
     """Generate and print one text for each temperature, with the progress on stderr."""
     model = TrigramModel()
-    with tqdm(total=len(TEMPERATURES) * options.words, unit="word", leave=False, ncols=TEXT_WIDTH) as progress:
+    with tqdm(
+        total=len(TEMPERATURES) * options.words, unit="word", leave=False, ncols=TEXT_WIDTH, mininterval=0.5
+    ) as progress:
         for stream, temperature in enumerate(TEMPERATURES):
             progress.set_description(f"temperature {temperature:g}")
             text = Generation(options.prompt.lower().split())
