@@ -82,8 +82,9 @@ class Head:
 
     @cached_property
     def deltas(self) -> Floats:
-        """(x − M)/T, [N] float64, at most 0."""
-        return (self.logits - self.max) / self.temperature
+        """(x − M)/T, [N] float64, at most 0; −inf where that is beyond float64."""
+        with np.errstate(over="ignore"):
+            return (self.logits - self.max) / self.temperature
 
     @cached_property
     def _sums(self) -> tuple[Floats, Floats]:

@@ -42,18 +42,12 @@ class DenseRows:
         return self.logits.shape[1]
 
     def row(self, index: int) -> torch.Tensor:
-        """Return a contiguous copy of one row in its working precision.
-
-        float16 and bfloat16 widen to float32. float64 narrows to float32 when that loses nothing, so that a row gives
-        the same bits however it was sent, and stays float64 otherwise.
+        """Return a contiguous copy of one row, float16 and bfloat16 widened to float32, which loses nothing.
 
         Raises:
             BadRow: the row holds NaN or +inf (`non_finite`), or only −inf (`all_masked`).
         """
-        row = self.logits[index]
-        if row.dtype == torch.float64:
-            narrow = row.float()
-            row = narrow if torch.equal(narrow.double(), row) else row
+        row = self.logits[index].detach()
         _check_finite(row)
         return row.to(torch.float64 if row.dtype == torch.float64 else torch.float32, copy=True).contiguous()
 
@@ -65,7 +59,7 @@ class HeadRows:
     Args:
         ids: [B, N] int32 or int64, distinct in a row.
         logits: [B, N] float, in the total order (logit descending, token id ascending).
-        log_z: [B] (at T = 1) or [B, K] float: log Σ e^(x/T) over the whole row at each of `temperatures`.
+        log_z: [B] (at T = 1) or [B, K], float32 or float64: log Σ e^(x/T) over the whole row at each of `temperatures`.
         vocab_size: V, at least N.
         temperatures: the K temperatures of `log_z`, each finite and > 0.
         finite_count: [B] int, how many logits of the row are not −inf; None when the caller does not know.
@@ -108,7 +102,7 @@ class HeadRows:
         Raises:
             BadRow: the head holds NaN or +inf (`non_finite`), or only −inf (`all_masked`).
         """
-        logits = self.logits[index]
+        logits = self.logits[index].detach()
         _check_finite(logits, self.ids[index])
         sent = logits.double().numpy()
         finite = sent > -np.inf
@@ -133,8 +127,8 @@ class HeadRows:
         for place, temperature in enumerate(self.temperatures):
             if not 0 < temperature < float("inf"):
                 raise ParameterError(f"log_z_temperatures[{place}]", f"must be finite and > 0, got {temperature}")
-        if self.log_z.dtype not in DTYPES:
-            raise DtypeError("log_z", f"expected a float tensor, got {_name(self.log_z.dtype)}")
+        if self.log_z.dtype not in (torch.float32, torch.float64):  # a half would bound nothing
+            raise DtypeError("log_z", f"expected float32 or float64, got {_name(self.log_z.dtype)}")
         columns = len(self.temperatures)
         expected = [[len(self), columns]] + ([[len(self)]] if columns == 1 else [])
         if list(self.log_z.shape) not in expected:
@@ -185,8 +179,8 @@ Rows = DenseRows | HeadRows
 class Edits:
     """What is done to single logits of one row before any truncation: tokens forbidden, biases added.
 
-    Edit transforms write into it; it is applied to a dense row or to a head. A sum is rounded once to the row's working
-    precision, so that dense and head form, and all backends, see the same processed logits.
+    Edit transforms write into it; it is applied to a dense row or to a head. Sums are float64, and a row with one
+    becomes float64, so that dense and head form, whatever their dtype, see the same processed logits.
     """
 
     vocab_size: int
@@ -213,15 +207,17 @@ class Edits:
             self.bias[token] = self.bias.get(token, 0.0) + value
 
     def apply(self, row: torch.Tensor) -> torch.Tensor:
-        """Edit a dense row in place and return it: [V] float32 or float64.
+        """Return an edited row, [V] float32 or float64; `row` itself may be written to.
 
         Raises:
             BadRow: nothing is left (`all_masked`).
         """
+        if any(bias != -np.inf for bias in self.bias.values()):
+            row = row.double()
         logits = row.numpy()
         if self.bias:
             ids = np.fromiter(self.bias.keys(), np.int64, len(self.bias))
-            logits[ids] = self.biased(ids, logits[ids].astype(np.float64)).astype(logits.dtype)
+            logits[ids] = self.biased(ids, logits[ids])
         if self.allowed is not None:
             logits[~self.allowed] = -np.inf
         if (self.bias or self.allowed is not None) and not (logits > -np.inf).any():

@@ -41,8 +41,12 @@ def softmax(rows: DenseRows, temperatures: list[float], kind: str = "softmax") -
         temperatures: one a row, each > 0: at 0 there is no log Z.
         kind: one of `KINDS`.
     Raises:
-        ParameterError: a temperature that is not finite and > 0.
+        ParameterError: a temperature that is not finite and > 0, another number of them than rows, an unknown kind.
     """
+    if kind not in KINDS:
+        raise ParameterError("kind", f"must be one of {', '.join(KINDS)}, got {kind!r}")
+    if len(temperatures) != len(rows):
+        raise ParameterError("temperature", f"expected one for each of {len(rows)} rows, got {len(temperatures)}")
     for index, temperature in enumerate(temperatures):
         if not 0 < temperature < float("inf"):
             raise ParameterError("temperature", f"must be finite and > 0 here, got {temperature:g}", index)

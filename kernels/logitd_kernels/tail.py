@@ -6,6 +6,7 @@ is in logs, relative to the row's largest logit, in float64. Intervals carry the
 """
 
 import math
+import sys
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -59,14 +60,16 @@ class Tail:
             eps = 2.0**-24 if head.log_z_is_float32 else 2.0**-50
             relative = log_z - head.logits[0] / temperature
             margin = _SLACK + eps * (abs(log_z) + abs(head.logits[0] / temperature))
-            tail.known[1 / temperature] = tail._remainder(relative, margin, deltas / temperature, head.row)
+            tail.known[min(1 / temperature, sys.float_info.max)] = tail._remainder(
+                relative, margin, deltas / temperature, head.row
+            )
         return tail
 
     def log_mass(self, temperature: float) -> Interval:
         """Return the interval of log R_T."""
         if self.count == 0:
             return Interval(_NOTHING, _NOTHING)
-        beta = 1 / temperature
+        beta = min(1 / temperature, sys.float_info.max)
         if beta in self.known:
             return self.known[beta]
         bound = Interval(_NOTHING, math.log(self.count) + self.ceiling * beta)
@@ -86,16 +89,16 @@ class Tail:
     def _remainder(self, log_z: float, margin: float, deltas: np.ndarray, row: int) -> Interval:
         """log(e^log_z − Σ_head e^d), with its rounding and against what `count` tokens can hold."""
         whole, head = math.exp(min(log_z, 700.0)), float(np.exp(deltas).sum())
-        slack = margin * (whole + head)
-        capacity = self.count * math.exp(deltas[-1]) if self.count else 0.0
+        slack = math.expm1(min(margin, 700.0)) * (whole + head)
+        log_capacity = math.log(self.count) + float(deltas[-1]) if self.count else _NOTHING
         rest = whole - head
         if rest + slack < 0:
             raise HeadError(f"log_z[{row}]", "is below the log-sum-exp of the head itself")
-        if rest - slack > capacity * (1 + _SLACK):
+        if rest - slack > math.exp(log_capacity) * (1 + _SLACK):
             raise HeadError(
                 f"log_z[{row}]", f"is more than {self.count} further tokens below the head's last logit can hold"
             )
-        return Interval(_log(rest - slack), min(_log(rest + slack), _log(capacity)))
+        return Interval(_log(rest - slack), min(_log(rest + slack), log_capacity))
 
     def _carried(self, sent: float, log_r: Interval, beta: float) -> Interval:
         """Carry log R from one temperature to another."""

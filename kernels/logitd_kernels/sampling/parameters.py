@@ -9,7 +9,7 @@ from logitd_kernels.errors import ParameterError
 
 Json = dict[str, Any]
 
-_BIAS_LIMIT = 1e30  # beyond it float32 logits could overflow to +inf
+_BIAS_LIMIT = 1e300  # beyond it a sum could overflow to +inf
 
 
 class Parameter(Protocol):
@@ -199,7 +199,10 @@ class Bias:
             return None
         if not isinstance(value, Mapping):
             raise ParameterError(self.name, f"must be an object of token id to bias, got {_told(value)}")
-        return {self._token(key): self._bias(key, bias) for key, bias in value.items()}
+        biases = {self._token(key): self._bias(key, bias) for key, bias in value.items()}
+        if len(biases) != len(value):
+            raise ParameterError(self.name, "names a token id twice")
+        return biases
 
     def schema(self) -> Json:
         """Return the JSON schema."""
@@ -217,8 +220,10 @@ class Bias:
     def _bias(self, key: object, bias: object) -> float:
         if bias is None or bias == "-inf":
             return -math.inf
-        if isinstance(bias, (int, float)) and not isinstance(bias, bool) and bias < _BIAS_LIMIT:
-            return float(max(bias, -math.inf))
+        if isinstance(bias, (int, float)) and not isinstance(bias, bool) and -_BIAS_LIMIT < bias < _BIAS_LIMIT:
+            return float(bias)
+        if bias == -math.inf:
+            return -math.inf
         raise ParameterError(
             f"{self.name}[{_told(key)}]", f"must be a number below {_BIAS_LIMIT:g} or -inf, got {_told(bias)}"
         )
@@ -230,5 +235,7 @@ def _whole(limit: float) -> str:
 
 def _told(value: object) -> str:
     """Repeat a value in an error: short, whatever was sent."""
+    if isinstance(value, int) and abs(value) >= 10**39:
+        return "an integer of 40 digits or more"
     text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
     return text if len(text) <= 40 else text[:37] + "..."

@@ -14,7 +14,7 @@ from logitd_kernels.select.partial import PartialRow, ProcessedHead
 from logitd_kernels.tail import Interval
 
 _OPEN = 1e-3  # a number the tail leaves open by more than this is not reported
-_ROUNDING = 2.0**-22  # of the dense sweep this answer must agree with
+_ROUNDING = 2.0**-40  # of the dense sum this answer must agree with, whatever the backend's order of addition
 
 
 def sample_partial(head: HeadOfRow, edits: Edits, values: Values, seed: int, logprobs: int, raw: bool) -> RowResult:
@@ -82,10 +82,9 @@ def _logprobs(
 def _ends(processed: ProcessedHead, temperature: float, *, lenient: bool = False) -> tuple[PartialRow, PartialRow]:
     """Return the row with the lightest and the heaviest tail, a rounding of the whole row apart at least."""
     tail = processed.tail_mass(temperature)
-    whole = PartialRow(processed, temperature, tail.high).stats.everything.mass
-    slack = _ROUNDING * whole
+    slack = _ROUNDING * PartialRow(processed, temperature, tail.high, lenient=True).stats.everything.mass
     return (
-        PartialRow(processed, temperature, tail.low - slack, lenient=lenient),
+        PartialRow(processed, temperature, tail.low - min(slack, 0.5), lenient=lenient),
         PartialRow(processed, temperature, tail.high + slack, lenient=lenient),
     )
 

@@ -36,7 +36,7 @@ DRAW_PARAMETERS: tuple[Parameter, ...] = (
     Seed("seed", "Key of the draw; the service draws one below 2^53 for a row that has none, and returns it."),
     Number("stream", 0, "Counter word: which of several independent draws of a seed.", ge=0, le=_WORD, integer=True),
     Number("step", 0, "Counter word: position in the generated sequence.", ge=0, le=_WORD, integer=True),
-    Number("n", 1, "How many independent draws to make from the row.", ge=1, integer=True),
+    Number("n", 1, "How many independent draws to make from the row.", ge=1, le=1 << 20, integer=True),
     Flag("allow_inexact", False, "Answer a head form's best guess where its tail leaves the answer open."),
 )
 

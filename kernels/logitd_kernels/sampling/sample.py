@@ -39,12 +39,17 @@ def sample(
     Returns:
         One `RowResult` or `RowFault` a row, in order: a bad row never touches its neighbours.
     Raises:
-        ParameterError: a token id outside the vocabulary, or a number of mappings that is not the number of rows.
+        ParameterError: a token id outside the vocabulary, a number of mappings that is not the number of rows, a
+            negative `logprobs` or an unknown `logprobs_mode`.
         HeadError: a head form that contradicts itself.
     """
     values = list(params) if isinstance(params, Sequence) else [params] * len(rows)
     if len(values) != len(rows):
         raise ParameterError("params", f"expected one object, or one for each of {len(rows)} rows, got {len(values)}")
+    if logprobs < 0:
+        raise ParameterError("logprobs", f"must be at least 0, got {logprobs}")
+    if logprobs_mode not in ("raw", "processed"):
+        raise ParameterError("logprobs_mode", f'must be "raw" or "processed", got {logprobs_mode!r}')
     one = _RowSampler(rows, backend or pick("auto"), logprobs, logprobs_mode == "raw", trace)
     return [one.answer(index, values[index]) for index in range(len(rows))]
 

@@ -11,7 +11,7 @@ def _cut(row: OrderedRow, kept: Prefix, values: Values) -> Prefix:
     if count < 1 or count >= kept.count:
         return kept
     if values["ties"] == "all":
-        return row.above(float(row.head(count).logits[count - 1]))
+        return row.above(float(row.head(count).logits[:count][-1]))
     return row.first(count)
 
 

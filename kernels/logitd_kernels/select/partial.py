@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from logitd_kernels.errors import BadRow, HeadTooShort
-from logitd_kernels.head import Floats, Head, Prefix, RowStats, Token
+from logitd_kernels.head import Head, Prefix, RowStats, Token
 from logitd_kernels.rows import Edits, HeadOfRow
 from logitd_kernels.tail import Interval, Tail
 
@@ -33,11 +33,15 @@ class ProcessedHead:
     def __init__(self, head: HeadOfRow, edits: Edits) -> None:
         self._sent = head
         self._tail = Tail.of(head)
-        working = np.float32 if _fits_float32(head.logits) else np.float64
-        logits = edits.biased(head.ids, head.logits).astype(working).astype(np.float64)
+        logits = edits.biased(head.ids, head.logits)
         left = logits > -np.inf
-        self._removed, self._biases = self._tail_edits(edits)
-        self.tail_count = self._tail.count - self._removed
+        forbidden, self._biases = self._tail_edits(edits)
+        self._forbidden = forbidden + int((~left).sum())
+        self._biased = any(bias != -np.inf for bias in edits.bias.values())
+        # Of a tail that holds −inf already, the edits may forbid just those: they bound its size, and what it lost.
+        outside = head.vocab_size - len(head.ids) - forbidden
+        self.tail_count = min(self._tail.count, outside)
+        self._removed = min(self._tail.count, forbidden)
         if not left.any():
             if self.tail_count == 0:
                 raise BadRow("all_masked", "all_neginf", "the mask, bias and bans leave no token")
@@ -57,6 +61,12 @@ class ProcessedHead:
             return None
         return len(self.ids) + self.tail_count
 
+    def sufficient(self, count: int) -> int | None:
+        """Return a head size in which the `count` largest are certain, None where a bias may move any token."""
+        if self._biased:
+            return None
+        return min(self._sent.vocab_size, count + self._forbidden)
+
     def tail_mass(self, temperature: float) -> Interval:
         """Return the interval of the tail's mass after the edits, relative to the largest logit left in the head."""
         if self.tail_count == 0:
@@ -73,20 +83,19 @@ class ProcessedHead:
         """Return the interval of the tail's energy at a given mass; infinite where a bias reaches into the tail."""
         if self._biases:
             return Interval(-np.inf, np.inf)
-        ceiling = self._sent.logits[0] + self._tail.ceiling - self.logits[0]
+        ceiling = float(self._sent.logits[0] + self._tail.ceiling - self.logits[0])
         return Tail(self.tail_count, min(ceiling, 0.0), {}).energy_bounds(mass, temperature)
 
     def _tail_edits(self, edits: Edits) -> tuple[int, list[float]]:
-        """Count the tail tokens that the edits forbid, and list the biases on those they leave."""
-        if self._tail.count == 0:
-            return 0, []
-        in_head = np.zeros(edits.vocab_size, np.bool_)
-        in_head[self._sent.ids] = True
-        forbidden = np.zeros(edits.vocab_size, np.bool_) if edits.allowed is None else ~edits.allowed
-        forbidden[[token for token, bias in edits.bias.items() if bias == -np.inf]] = True
-        removed = min(int((forbidden & ~in_head).sum()), self._tail.count)
-        biases = [b for token, b in edits.bias.items() if not in_head[token] and not forbidden[token] and b != 0]
-        return removed, biases
+        """Count the tokens outside the head that the edits forbid, and list the biases on those they leave."""
+        in_head = set(self._sent.ids.tolist())
+        outside = {token: bias for token, bias in edits.bias.items() if token not in in_head}
+        allowed = edits.allowed
+        left = {token: bias for token, bias in outside.items() if allowed is None or allowed[token]}
+        forbidden = sum(1 for bias in left.values() if bias == -np.inf)
+        if allowed is not None:
+            forbidden += edits.vocab_size - int(allowed.sum()) - int((~allowed[self._sent.ids]).sum())
+        return forbidden, [bias for bias in left.values() if bias not in (0, -np.inf)]
 
     def _count_certain(self, untouched: np.ndarray) -> int:
         """Count the leading tokens that no tail token can precede.
@@ -96,7 +105,7 @@ class ProcessedHead:
         if self.tail_count == 0:
             return len(self.ids)
         last = float(self._sent.logits[-1])
-        ceiling = last + max(0.0, *self._biases, 0.0)
+        ceiling = last + max([0.0, *self._biases])  # rounds as the sum of a smaller logit would, or higher
         count = int((self.logits > ceiling).sum())
         if ceiling == last:
             while count < len(self.ids) and self.logits[count] == last and untouched[count]:
@@ -143,14 +152,14 @@ class PartialRow:
     def head(self, count: int) -> Head:
         """Return the certain part of the head."""
         if count > len(self._head.ids) and not self._head.complete:
-            raise HeadTooShort(f"{count} logits are needed and {len(self._head.ids)} are certain", count)
+            detail = f"{count} logits are needed and {len(self._head.ids)} are certain"
+            raise HeadTooShort(detail, self._processed.sufficient(count))
         return self._head
 
     def first(self, count: int) -> Prefix:
         """Return the `count` largest logits."""
-        return self._known(
-            self._head.first(count), f"top {count} is asked and {len(self._head.ids)} are certain", count
-        )
+        detail = f"top {count} is asked and {len(self._head.ids)} are certain"
+        return self._known(self._head.first(count), detail, self._processed.sufficient(count))
 
     def above(self, floor: float) -> Prefix:
         """Return every token with logit ≥ floor."""
@@ -173,10 +182,6 @@ class PartialRow:
         if answer is None:
             raise HeadTooShort(detail, sufficient)
         return answer
-
-
-def _fits_float32(logits: Floats) -> bool:
-    return bool(np.array_equal(logits.astype(np.float32).astype(np.float64), logits))
 
 
 def _exp(value: float) -> float:

@@ -1,4 +1,4 @@
-"""The portable fast path: float32 sweeps in torch, a small sorted head, weighted radix selection beyond it."""
+"""The portable fast path: vectorised sweeps in torch, a small sorted head, weighted radix selection beyond it."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from logitd_kernels.head import Floats, Head, Prefix, RowStats, Token
 from logitd_kernels.select.radix import Crossing, crossings, order_keys
 
-_CHUNK = 1024  # partial sums of this many masses are folded into float64, whatever the thread count
+_CHUNK = 1024  # sums are of this many at a time, whatever the thread count
 _NARROW, _WIDE = 64, 1024  # head sizes tried before the radix selection
 _SORTED_WHOLE = 4096  # a row this short is its own head
 
@@ -21,8 +21,8 @@ Answer = TypeVar("Answer", Prefix, Token)
 class TorchRow:
     """An `OrderedRow` over one contiguous row.
 
-    Masses over the whole row are float32 (float64 for a row that float32 cannot hold, or an extreme temperature) summed
-    in float64; masses of the head are float64. Nothing depends on other rows or on torch's thread count.
+    Logits are compared in their own precision, masses are float64 throughout, so that a token is the reference's but
+    for the last rounding of a sum. Nothing depends on other rows or on torch's thread count.
 
     Args:
         logits: [V] float32 or float64, processed; −inf is a mask, at least one logit is finite.
@@ -43,11 +43,10 @@ class TorchRow:
     @cached_property
     def _sweep(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(x − M)/T and its exponential, each [V] padded to whole chunks with no mass."""
-        extreme = not 1e-30 <= self.temperature <= 1e30  # not representable enough in float32
-        row = self._row.double() if extreme else self._row
-        size = -(-len(row) // _CHUNK) * _CHUNK
-        deltas = torch.full((size,), -torch.inf, dtype=row.dtype)
-        torch.sub(row, self.max, out=deltas[: len(row)]).div_(self.temperature)
+        size = -(-len(self._row) // _CHUNK) * _CHUNK
+        deltas = torch.full((size,), -torch.inf, dtype=torch.float64)
+        deltas[: len(self._row)] = self._row
+        deltas.sub_(self.max).div_(self.temperature)
         return deltas, torch.exp(deltas)
 
     @cached_property
@@ -61,6 +60,8 @@ class TorchRow:
     def head(self, count: int) -> Head:
         """Return at least the `count` largest logits, or all finite ones."""
         size = next((size for size in (_NARROW, _WIDE) if count <= size), count)
+        if len(self._logits) <= _SORTED_WHOLE:
+            size = len(self._logits)
         if size not in self._heads:
             self._heads[size] = self._collect(size)
         return self._heads[size]
@@ -130,7 +131,7 @@ class TorchRow:
 
     @cached_property
     def _masses(self) -> Floats:
-        return self._sweep[1][: len(self._logits)].numpy().astype(np.float64)
+        return self._sweep[1][: len(self._logits)].numpy()
 
     def _through(self, token: int) -> Prefix:
         """Return the prefix that ends with a token id."""
@@ -154,9 +155,10 @@ class TorchRow:
     def _not_below(self, floor: float) -> np.floating:
         """Return the smallest value of the row's dtype that is at least `floor`, so that comparing rounds nothing."""
         dtype = self._logits.dtype.type
-        rounded = dtype(floor)
+        with np.errstate(over="ignore"):
+            rounded = dtype(floor)
         return rounded if float(rounded) >= floor else np.nextafter(rounded, dtype(np.inf))
 
 
 def _chunked_sum(values: torch.Tensor) -> float:
-    return float(values.view(-1, _CHUNK).sum(1).double().sum())
+    return float(values.view(-1, _CHUNK).sum(1).sum())
