@@ -1,7 +1,7 @@
 """The hot chain as arrays: mask, bias, bans, temperature, min_p, top_k, top_p and one draw a row, for a whole batch.
 
-Compiled backends take a `HotBatch` and fill a `HotResult`. What it computes is defined by the formulas in `sampling/` and
-tested equal to them; what it does not cover runs through those formulas.
+Compiled backends take a `HotBatch` and fill a `HotResult`. What it computes is defined by the formulas in `sampling/`
+and tested equal to them; what it does not cover runs through those formulas.
 """
 
 from collections.abc import Callable, Sequence

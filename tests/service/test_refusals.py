@@ -85,7 +85,7 @@ BAD_VALUES = {
         {"1": NAN},
         {"1": INF},
         {"1": True},
-        {"1": 1e39},
+        {"1": 1e301},
     ],
     "banned_ids": [5, "1", [1.5], [True], {"1": 1}],
     "allowed_ids": [5, [None]],
