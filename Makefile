@@ -40,7 +40,7 @@ image: ## build the container image with buildah, run it, sample one token from 
 clean: ## remove what was set up and built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt $(wildcard kernels/native/*) kernels/CMakeLists.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server,dev,demo]'
 	touch $@

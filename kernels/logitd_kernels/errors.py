@@ -55,6 +55,17 @@ class BadRow(KernelError):
         self.kind = kind
         self.detail = detail
 
+    @classmethod
+    def non_finite(cls, token: int, logit: float, kind: str) -> "BadRow":
+        """Build the error for a row whose first NaN or +inf is the logit of `token`."""
+        what = "NaN" if logit != logit else "+inf"
+        return cls("non_finite", kind, f"logit {token} is {what}; only finite values and -inf are legal")
+
+    @classmethod
+    def all_masked(cls, detail: str) -> "BadRow":
+        """Build the error for a row that has no token to draw."""
+        return cls("all_masked", "all_neginf", detail)
+
 
 class HeadTooShort(BadRow):
     """The head form leaves the answer open. `sufficient` is a head size that would settle it, when one is known."""

@@ -79,10 +79,14 @@ class HotResult:
 
     @classmethod
     def empty(cls, rows: int) -> "HotResult":
-        """Return arrays to be filled."""
-        floats = [np.full(rows, np.nan) for _ in range(4)]
-        status, place, token, kept = np.zeros(rows, np.int32), *(np.full(rows, -1, np.int64) for _ in range(3))
-        return cls(status, place, token, floats[0], floats[1], floats[2], kept, floats[3])
+        """Return arrays to be filled; their contents are undefined."""
+        floats, integers = np.empty((4, rows)), np.empty((3, rows), np.int64)
+        status, (place, token, kept), (logprob, entropy, entropy_kept, mass) = (
+            np.empty(rows, np.int32),
+            integers,
+            floats,
+        )
+        return cls(status, place, token, logprob, entropy, entropy_kept, kept, mass)
 
 
 Hot = Callable[[HotBatch], HotResult]

@@ -11,6 +11,7 @@ from logitd_kernels.head import Floats, Ids
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INDEX_DTYPES = (torch.int32, torch.int64)
+_FEW = 64  # forbidden ids that are cheaper one by one than as a mask
 
 
 @dataclass(frozen=True)
@@ -189,17 +190,22 @@ class Edits:
 
     def check_ids(self, name: str, ids: list[int]) -> None:
         """Refuse ids outside the vocabulary, naming the parameter."""
-        for token in ids:
-            if not 0 <= token < self.vocab_size:
-                raise ParameterError(name, f"token id {token} is outside the vocabulary [0, {self.vocab_size})")
+        if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
+            token = next(token for token in ids if not 0 <= token < self.vocab_size)
+            raise ParameterError(name, f"token id {token} is outside the vocabulary [0, {self.vocab_size})")
 
     def allow_only(self, allowed: NDArray[np.bool_]) -> None:
         """Forbid every token outside `allowed` [V]."""
         self.allowed = allowed if self.allowed is None else self.allowed & allowed
 
     def forbid(self, ids: list[int]) -> None:
-        """Forbid single tokens."""
-        self.add(dict.fromkeys(ids, -np.inf))
+        """Forbid single tokens; many of them as a mask."""
+        if len(ids) <= _FEW:
+            self.add(dict.fromkeys(ids, -np.inf))
+            return
+        allowed = np.ones(self.vocab_size, np.bool_)
+        allowed[list(ids)] = False
+        self.allow_only(allowed)
 
     def add(self, bias: dict[int, float]) -> None:
         """Add to single logits; −inf forbids."""
@@ -221,7 +227,7 @@ class Edits:
         if self.allowed is not None:
             logits[~self.allowed] = -np.inf
         if (self.bias or self.allowed is not None) and not (logits > -np.inf).any():
-            raise BadRow("all_masked", "all_neginf", "the mask, bias and bans leave no token")
+            raise BadRow.all_masked("the mask, bias and bans leave no token")
         return row
 
     def biased(self, ids: Ids, logits: Floats) -> Floats:
@@ -242,15 +248,13 @@ def _check_finite(row: torch.Tensor, ids: torch.Tensor | None = None) -> None:
         return
     largest = float(row.max())
     if largest == -np.inf:
-        raise BadRow("all_masked", "all_neginf", "every logit is -inf")
+        raise BadRow.all_masked("every logit is -inf")
     if largest < np.inf:
         return
     values = row.double().numpy()
     place = int(np.flatnonzero(~(values < np.inf))[0])
     kind = "nan" if np.isnan(values).any() else "posinf"
-    what = "NaN" if np.isnan(values[place]) else "+inf"
-    token = place if ids is None else int(ids[place])
-    raise BadRow("non_finite", kind, f"logit {token} is {what}; only finite values and -inf are legal")
+    raise BadRow.non_finite(place if ids is None else int(ids[place]), float(values[place]), kind)
 
 
 def _check_floats(name: str, tensor: torch.Tensor, axes: str) -> None:

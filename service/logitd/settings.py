@@ -42,8 +42,13 @@ class Settings(BaseSettings):
     max_rows: Positive = Field(4096, description="Most rows in one request.")
     max_vocab_size: Positive = Field(1 << 22, description="Largest vocabulary of a row.")
     max_n: Positive = Field(1024, description="Most draws from one row (parameter n).")
-    max_draws: Positive = Field(262_144, description="Most draws in one request, rows × n.")
+    max_draws: Positive = Field(
+        262_144, description="Most draws in one request, rows × n; and most top log-probabilities, rows × logprobs."
+    )
     max_logprobs: Positive = Field(1024, description="Most top log-probabilities a row (field logprobs).")
+    max_edits: Positive = Field(
+        1 << 20, description="Most ids in banned_ids, allowed_ids and logit_bias (times its rows) of one request."
+    )
     shutdown_seconds: Seconds = Field(25.0, description="How long open requests may finish after SIGTERM.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe line that is logged; info logs one line a request."

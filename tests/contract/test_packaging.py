@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,11 @@ def tree(tmp_path):
 
 
 def lint_imports(tree):
-    command = [Path(sys.executable).parent / "lint-imports", "--no-cache"]
-    paths = f"{tree / 'service'}:{tree / 'kernels'}"
-    return subprocess.run(command, cwd=tree, env={"PYTHONPATH": paths, "PATH": ""}, capture_output=True, text=True)
+    # -S leaves out the editable install's import hook, which would lead to the sources that are really installed.
+    code = "from importlinter.cli import lint_imports_command as run; run(['--no-cache'])"
+    paths = f"{tree / 'service'}:{tree / 'kernels'}:{sysconfig.get_path('purelib')}"
+    command = [sys.executable, "-S", "-c", code]
+    return subprocess.run(command, cwd=tree, env={"PYTHONPATH": paths}, capture_output=True, text=True)
 
 
 def test_the_import_contract_holds(tree):

@@ -15,7 +15,7 @@ LOGIT_BIAS = Edit(
     name="logit_bias",
     parameter=Bias("logit_bias", "Added to single logits before anything else; -inf forbids the token."),
     formula="x_i ← x_i + b_i",
-    boundary="The sum is rounded to the row's precision; −∞ + b stays −∞; ids outside the vocabulary are refused.",
+    boundary="Added in float64; −∞ + b stays −∞; ids outside the vocabulary are refused.",
     source="OpenAI API, logit_bias (not clamped here)",
     edit=_edit,
 )

@@ -230,7 +230,7 @@ class Bias:
 
 
 def _whole(limit: float) -> str:
-    return f"{limit:g}" if limit < 1e9 else str(int(limit))
+    return str(int(limit)) if limit == int(limit) else f"{limit:g}"
 
 
 def _told(value: object) -> str:

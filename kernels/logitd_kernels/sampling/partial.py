@@ -40,11 +40,15 @@ def sample_partial(head: HeadOfRow, edits: Edits, values: Values, seed: int, log
         result, drawn = _best_guess(processed, values, seed)
     if not logprobs:
         return result
-    if raw:
-        untouched = ProcessedHead(head, Edits(head.vocab_size))
-        return replace(result, top=_logprobs(untouched, 1.0, drawn.tokens, logprobs, lenient=values["allow_inexact"]))
-    top = _logprobs(processed, temperature_of(values), drawn.tokens, logprobs, lenient=values["allow_inexact"])
-    return replace(result, top=top)
+    source = ProcessedHead(head, Edits(head.vocab_size)) if raw else processed
+    temperature = 1.0 if raw else temperature_of(values)
+    try:
+        return replace(result, top=_logprobs(source, temperature, drawn.tokens, logprobs, lenient=False))
+    except HeadTooShort:
+        if not values["allow_inexact"]:
+            raise
+        top = _logprobs(source, temperature, drawn.tokens, logprobs, lenient=True)
+        return replace(result, top=top, exact=False)
 
 
 def _agreed(processed: ProcessedHead, values: Values, seed: int) -> tuple[RowResult, Drawn]:

@@ -41,7 +41,7 @@ class RowResult:
         kept: its token count.
         kept_mass: the mass it held before renormalising.
         seed: the seed that was used.
-        exact: whether no tail that fits a head form could change tokens or kept set; always True for dense rows.
+        exact: whether no tail that fits a head form could change tokens, kept set or top; always True for dense rows.
         top: log-probabilities beside the draw, when asked for.
         trace: the distribution after each active transform, when asked for and the whole row was sent.
 

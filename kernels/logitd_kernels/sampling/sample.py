@@ -7,6 +7,7 @@ from logitd_kernels.backends import Backend, pick
 from logitd_kernels.errors import BadRow, ParameterError
 from logitd_kernels.rows import DenseRows, Edits, HeadRows, Rows, unpack_mask
 from logitd_kernels.sampling.chain import edits_of, greedy, logprobs_of, point_logprobs, sample_row, temperature_of
+from logitd_kernels.sampling.hot import is_hot, sample_hot
 from logitd_kernels.sampling.partial import sample_partial
 from logitd_kernels.sampling.registry import check
 from logitd_kernels.sampling.result import RowFault, RowLogprobs, RowResult
@@ -50,8 +51,13 @@ def sample(
         raise ParameterError("logprobs", f"must be at least 0, got {logprobs}")
     if logprobs_mode not in ("raw", "processed"):
         raise ParameterError("logprobs_mode", f'must be "raw" or "processed", got {logprobs_mode!r}')
-    one = _RowSampler(rows, backend or pick("auto"), logprobs, logprobs_mode == "raw", trace)
-    return [one.answer(index, values[index]) for index in range(len(rows))]
+    backend = backend or pick("auto")
+    one = _RowSampler(rows, backend, logprobs, logprobs_mode == "raw", trace)
+    answers: dict[int, Answer] = {}
+    if backend.hot is not None and isinstance(rows, DenseRows) and not logprobs and not trace:
+        hot = [index for index in range(len(rows)) if is_hot(values[index])]
+        answers.update(sample_hot(backend.hot, rows, hot, values, one.edits) if hot else {})
+    return [answers[index] if index in answers else one.answer(index, values[index]) for index in range(len(rows))]
 
 
 class _RowSampler:
@@ -61,25 +67,34 @@ class _RowSampler:
         self._logprobs = logprobs
         self._raw = raw
         self._trace = trace
+        self._shared: dict[int, Edits] = {}  # of parameters that several rows share; `values` outlive it
 
     def answer(self, index: int, values: Values) -> Answer:
         seed = values["seed"] if values["seed"] is not None else secrets.randbits(53)
         try:
-            edits = self._edits(index, values)
+            edits = self.edits(index, values)
             if isinstance(self._rows, HeadRows):
                 return sample_partial(self._rows.row(index), edits, values, seed, self._logprobs, self._raw)
             return self._dense(self._rows, index, edits, values, seed)
         except BadRow as bad:
             return RowFault(index, bad.code, bad.kind, bad.detail)
+
+    def edits(self, index: int, values: Values) -> Edits:
+        """Return what is done to single logits of a row."""
+        if self._rows.mask is None:
+            if id(values) not in self._shared:
+                self._shared[id(values)] = self._edited(index, values)
+            return self._shared[id(values)]
+        mask = unpack_mask(self._rows.mask[index], self._rows.vocab_size)
+        return self._edited(index, {**values, "mask": mask})
+
+    def _edited(self, index: int, values: Values) -> Edits:
+        edits = Edits(self._rows.vocab_size)
+        try:
+            for transform in edits_of(values):
+                transform.edit(edits, values)
         except ParameterError as error:
             raise ParameterError(error.field, error.message, index) from None
-
-    def _edits(self, index: int, values: Values) -> Edits:
-        edits = Edits(self._rows.vocab_size)
-        if self._rows.mask is not None:
-            values = {**values, "mask": unpack_mask(self._rows.mask[index], self._rows.vocab_size)}
-        for transform in edits_of(values):
-            transform.edit(edits, values)
         return edits
 
     def _dense(self, rows: DenseRows, index: int, edits: Edits, values: Values, seed: int) -> RowResult:

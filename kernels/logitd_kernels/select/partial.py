@@ -44,7 +44,7 @@ class ProcessedHead:
         self._removed = min(self._tail.count, forbidden)
         if not left.any():
             if self.tail_count == 0:
-                raise BadRow("all_masked", "all_neginf", "the mask, bias and bans leave no token")
+                raise BadRow.all_masked("the mask, bias and bans leave no token")
             raise HeadTooShort("the mask, bias and bans leave no token of the head")
         order = np.lexsort((head.ids, -logits))[: int(left.sum())]
         self.ids, self.logits = head.ids[order], logits[order]

@@ -8,7 +8,7 @@ from fastapi import Request
 from logitd.errors import Malformed, PayloadTooLarge, SlowBody, UnsupportedMedia
 from logitd.settings import Settings
 
-_LENGTH = re.compile(r"[0-9]{1,15}")
+_LENGTH = re.compile(r"[0-9]{1,19}")
 
 
 async def read_body(request: Request, settings: Settings) -> bytearray:

@@ -47,6 +47,11 @@ class SoftmaxJob:
     temperatures: list[float]
     kind: str
 
+    @property
+    def values(self) -> int:
+        """How many numbers the answer holds beside two for each row."""
+        return 0 if self.kind == "logsumexp" else self.rows.logits.numel()
+
 
 def sample_job(message: Message, settings: Settings) -> SampleJob:
     """Check a sample request against the registry and the limits.
@@ -54,13 +59,14 @@ def sample_job(message: Message, settings: Settings) -> SampleJob:
     Raises:
         Invalid: naming the field, by the path at which the caller wrote it.
     """
-    fields = check(SampleFields, _nested(message.fields) if message.form == "npy" else message.fields)
+    fields = check(SampleFields, _nested(message.fields) if message.form == "npy" else message.fields, message.path)
     rows = named(message, lambda: _rows(message, fields, settings))
     _limit(message, "logprobs", fields.logprobs, settings.max_logprobs)
     shared, values = _values(message, fields.params, len(rows), settings)
     draws = sum(value["n"] for value in values)
-    if draws > settings.max_draws:
-        raise Invalid.at(message.path("params.n"), f"at most {settings.max_draws} draws a request, got {draws}")
+    _limit(message, "params.n", draws, settings.max_draws, "draws a request")
+    _limit(message, "logprobs", fields.logprobs * len(rows), settings.max_draws, "log-probabilities a request")
+    _limit(message, "params", _edits(shared, values), settings.max_edits, "edits a request")
     return SampleJob(rows, values, shared, fields)
 
 
@@ -162,6 +168,13 @@ def _values(message: Message, sent: object, rows: int, settings: Settings) -> tu
     if len(sent) != rows:
         raise Invalid.at("params", f"expected one object, or one for each of {rows} rows, got {len(sent)}")
     return None, [_checked(message, item, f"params[{row}]", settings) for row, item in enumerate(sent)]
+
+
+def _edits(shared: Values | None, values: list[Values]) -> int:
+    """Count the edits of a request: each list once, each bias as often as it is applied."""
+    lists = values if shared is None else [shared]
+    ids = sum(len(one[name] or ()) for one in lists for name in ("banned_ids", "allowed_ids", "logit_bias"))
+    return ids + sum(len(one["logit_bias"] or ()) for one in values)
 
 
 def _checked(message: Message, params: object, path: str, settings: Settings) -> Values:

@@ -1,6 +1,6 @@
 """Requests as data: their fields, checked strictly, and their OpenAPI form, derived from the kernel's registry."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -78,8 +78,10 @@ class SoftmaxFields(_Fields):
     kind: Literal[KINDS] = Field("softmax", description="What `values` holds; logsumexp leaves it out.")  # type: ignore[valid-type]
 
 
-def check(model: type[Fields], fields: Mapping[str, Any]) -> Fields:
+def check(model: type[Fields], fields: Mapping[str, Any], path_of: Callable[[str], str] = str) -> Fields:
     """Validate fields, naming the path of each fault and never repeating a value that was sent.
+
+    `path_of` turns a field's name into where the caller wrote it.
 
     Raises:
         Invalid: with the path and reason of every fault.
@@ -87,7 +89,7 @@ def check(model: type[Fields], fields: Mapping[str, Any]) -> Fields:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        faults = [FieldError(_path(fault["loc"]), fault["msg"]) for fault in error.errors(include_url=False)]
+        faults = [FieldError(path_of(_path(fault["loc"])), fault["msg"]) for fault in error.errors(include_url=False)]
     shown = "; ".join(f"{fault.path}: {fault.message}" for fault in faults[:3])
     raise Invalid(shown, faults[:20])
 

@@ -12,8 +12,12 @@ from logitd.api.requests import named, softmax_job
 from logitd.api.rows import refuse_bad
 from logitd.api.schemas import LOGITS_SCHEMA, SoftmaxFields, json_body, request_body
 from logitd.engine import Engine, Stages
+from logitd.errors import Invalid
 from logitd.settings import Settings
+from logitd.wire import safetensors
 from logitd.wire.message import Message
+
+_JSON_BYTES = 16  # of one number, about
 
 router = APIRouter(prefix="/v1", tags=["distributions"])
 
@@ -30,6 +34,8 @@ async def softmax(request: Request) -> Response:
     def work(message: Message, stages: Stages) -> Callable[[dict[str, Any]], bytes]:
         with stages("decode"):
             job = softmax_job(message, settings)
+        if not binary and job.values > settings.max_json_bytes // _JSON_BYTES:
+            raise Invalid.at("accept", f"{job.values} values are too many for JSON; ask for {safetensors.MEDIA_TYPE}")
         with stages("compute"):
             rows = named(message, lambda: engine.softmax(job.rows, job.temperatures, job.kind))
         refuse_bad(message, rows.faults, len(job.rows), strict=False)

@@ -80,8 +80,11 @@ def _list(value: object, path: str) -> list[Any]:
 
 def _floats(value: object, path: str) -> np.ndarray:
     row = _list(value, path)
-    if set(map(type, row)) <= {float}:
-        return np.array(row, dtype=np.float64)
+    if set(map(type, row)) <= {float, int}:
+        try:
+            return np.array(row, dtype=np.float64)
+        except OverflowError:  # an integer beyond float64: find and name it
+            pass
     return np.array([_float(item, path, place) for place, item in enumerate(row)], dtype=np.float64)
 
 

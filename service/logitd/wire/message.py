@@ -100,7 +100,11 @@ def _from_safetensors(body: bytearray) -> Message:
         raise Invalid.at(
             f"__metadata__.{min(unknown)[:60]}", "unknown; parameters go into __metadata__.request as JSON"
         )
-    fields = wire_json.parse(metadata["request"].encode()) if "request" in metadata else {}
+    try:
+        fields = wire_json.parse(metadata.get("request", "{}").encode())
+    except (UnicodeEncodeError, Malformed) as error:
+        detail = error.fields[0].message if isinstance(error, Malformed) else "is not Unicode"
+        raise Malformed.at("__metadata__.request", detail) from None
     clash = set(fields) & set(_READERS) | set(fields) & {"head"}
     if clash:
         raise Invalid.at(f"request.{min(clash)}", "must be a tensor in a safetensors body")

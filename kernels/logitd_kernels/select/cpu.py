@@ -1,0 +1,109 @@
+"""The compiled backend: the hot chain in C++, one thread a row, without sorting or copying a row.
+
+`HOT` rows go through `sample_hot`; everything else sees its rows through `TorchRow`. Results have the same bits for
+every thread count and instruction set.
+"""
+
+import importlib
+import os
+from typing import Any
+
+import numpy as np
+import torch
+
+from logitd_kernels.hot import HotBatch, HotResult
+
+_native: Any = None
+_missing: str | None = None
+try:
+    _native = importlib.import_module("logitd_kernels._native")
+except ImportError as error:  # a build without a compiler, or for another Python
+    _missing = f"no compiled kernels in this install ({error})"
+
+_DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
+
+
+def why_not() -> str | None:
+    """Return why the compiled kernels cannot run here, None when they can."""
+    return _missing
+
+
+def configure() -> None:
+    """Take instruction set and threads from LOGITD_KERNELS_ISA and LOGITD_KERNELS_THREADS, for tests and benchmarks.
+
+    Raises:
+        ValueError: this machine does not run that instruction set.
+    """
+    if isa := os.environ.get("LOGITD_KERNELS_ISA"):
+        _native.use_isa(isa)
+    set_threads(int(os.environ.get("LOGITD_KERNELS_THREADS", len(os.sched_getaffinity(0)))))
+
+
+def isa() -> str:
+    """Return the instruction set in use: `avx512`, `avx2` or `portable`."""
+    return str(_native.isa())
+
+
+def isas() -> list[str]:
+    """Return the instruction sets that this machine runs, fastest first."""
+    return list(_native.isas())
+
+
+def use_isa(name: str) -> None:
+    """Switch the instruction set of the process; the answers do not change."""
+    _native.use_isa(name)
+
+
+def threads() -> int:
+    """Return how many threads share a batch, the calling one included."""
+    return int(_native.threads())
+
+
+def set_threads(count: int) -> None:
+    """Set how many threads share a batch; the answers do not change."""
+    _native.set_threads(count)
+
+
+def sample_hot(batch: HotBatch) -> HotResult:
+    """Run the hot chain on every row of a batch; see `HotBatch` and `HotResult`."""
+    result = HotResult.empty(len(batch.rows))
+    _native.sample(
+        *_where(batch.logits),
+        batch.rows,
+        None if batch.mask is None else np.ascontiguousarray(batch.mask).reshape(-1),
+        batch.edit_offsets,
+        batch.edit_ids,
+        batch.edit_bias,
+        batch.temperature,
+        batch.min_p,
+        batch.top_k,
+        batch.ties_all,
+        batch.top_p,
+        batch.seed,
+        batch.stream,
+        batch.step,
+        result.status,
+        result.place,
+        result.token,
+        result.logprob,
+        result.entropy,
+        result.entropy_kept,
+        result.kept,
+        result.kept_mass,
+    )
+    return result
+
+
+def floor_pass(logits: np.ndarray) -> float:
+    """Block maxima and one sum of exponentials over a float32 row, on one thread: the floor of any sampler's time."""
+    return float(_native.floor_pass(logits))
+
+
+def _where(logits: torch.Tensor) -> tuple[int, int, int, int, int, int]:
+    """Return address, dtype code, bytes of an element, both strides in elements, and V."""
+    row_stride, stride = logits.stride()
+    return logits.data_ptr(), _DTYPES[logits.dtype], logits.element_size(), row_stride, stride, logits.shape[1]
+
+
+if _native is not None:
+    configure()

@@ -1,0 +1,75 @@
+// What one row is, and what it answers: the boundary between dispatch and the kernels of each instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace logitd {
+
+enum class Dtype : int { f32 = 0, f16 = 1, bf16 = 2, f64 = 3 };
+enum class Status : int32_t { ok = 0, nan = 1, posinf = 2, all_masked = 3 };
+
+// A row to sample. Edits: ids ascend; the bias is added in float64, -inf forbids. `mask` may be null: all allowed.
+struct Row {
+    const void* logits;
+    int64_t stride;  // in elements
+    int64_t vocab;
+    Dtype dtype;
+    const uint32_t* mask;  // [ceil(vocab / 32)], least significant bit first, 1 = allowed
+    const int64_t* edit_ids;
+    const double* edit_bias;
+    int64_t edits;
+    double temperature;  // 0 is greedy
+    double min_p;        // 0 is off
+    int64_t top_k;       // 0 is off
+    bool ties_all;
+    double top_p;  // 1 is off
+    double uniform;
+};
+
+struct Answer {
+    Status status;
+    int64_t place;  // the first logit that is NaN or +inf, else -1
+    int64_t token;
+    double logprob;
+    double entropy;
+    double entropy_kept;
+    int64_t kept;
+    double kept_mass;
+};
+
+// Memory of one thread, grown to the longest row it has seen and kept: 4 bytes a token for members of a histogram digit,
+// 4 more for converted or masked rows, 4 for each block's maximum, and tables of fixed size.
+class Scratch {
+public:
+    Scratch() = default;
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    ~Scratch();
+    // Returns at least `bytes` of 64-byte aligned memory; one region for each `slot`, contents undefined.
+    void* take(int slot, size_t bytes);
+
+private:
+    static constexpr int slots = 9;
+    void* regions_[slots] = {};
+    size_t sizes_[slots] = {};
+};
+
+// The kernels of one instruction set. All give the same bits.
+struct Kernels {
+    const char* isa;
+    void (*sample)(const Row&, Scratch&, Answer&);
+    // Softmax (or its logarithm) at a temperature > 0 into out [vocab]; float64 rows write double, others float.
+    // values may be null. Fills status, place, entropy, and log Z as logprob.
+    void (*softmax)(const Row&, bool logarithm, void* values, Scratch&, Answer&);
+    // Block maxima and one sum of exponentials: the least any sampler must do.
+    double (*floor_pass)(const float*, int64_t);
+};
+
+extern const Kernels kernels_portable;
+#if defined(__x86_64__)
+extern const Kernels kernels_avx2;
+extern const Kernels kernels_avx512;
+#endif
+
+}  // namespace logitd

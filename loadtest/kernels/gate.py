@@ -1,0 +1,18 @@
+"""No figure on red: the tests of what is measured run first."""
+
+import subprocess
+import sys
+
+from loadtest.kernels.machine import ROOT
+
+TESTS = ("tests/kernels/test_golden.py", "tests/kernels/test_backends.py", "tests/kernels/test_draw.py")
+
+
+def red(tests: tuple[str, ...] = TESTS) -> str | None:
+    """Run the tests; return None when all pass, else what to print instead of figures."""
+    missing = [test for test in tests if not (ROOT / test).exists()]
+    if missing:
+        return f"missing: {', '.join(missing)}"
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", *tests]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return None if run.returncode == 0 else (run.stdout + run.stderr)[-4000:].strip()
