@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format docs image clean
+.PHONY: help demo serve test test-long check format docs image clean
 
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## start the service, generate text with a real language model through it, stop it
 	$(BIN)/python examples/demo.py
@@ -18,6 +18,9 @@ serve: $(INSTALLED) ## run the service on 127.0.0.1:8000, settings from LOGITD_*
 
 test: $(INSTALLED) ## run the tests
 	$(BIN)/python -m pytest
+
+test-long: $(INSTALLED) ## run the tests that take minutes
+	$(BIN)/python -m pytest -m long
 
 check: $(INSTALLED) ## lint, types, import contract, Dockerfile
 	$(BIN)/ruff check .

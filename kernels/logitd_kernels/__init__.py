@@ -3,7 +3,7 @@
 Knows nothing of HTTP, settings or metrics.
 """
 
-from logitd_kernels.backends import Backend, available, pick
+from logitd_kernels.backends import Backend, available, pick, set_threads
 from logitd_kernels.philox import philox4x32, uniform
 from logitd_kernels.rows import DenseRows, HeadRows
 from logitd_kernels.sampling.registry import PARAMETERS, TRANSFORMS, check
@@ -24,6 +24,7 @@ __all__ = [
     "philox4x32",
     "pick",
     "sample",
+    "set_threads",
     "softmax",
     "uniform",
 ]

@@ -6,7 +6,9 @@ An explicit request must succeed or raise; `auto` may fall back, and tells why.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from logitd_kernels.errors import BackendUnavailable
 from logitd_kernels.hot import Hot
@@ -14,6 +16,11 @@ from logitd_kernels.select import cpu
 from logitd_kernels.select.ordered import OrderedRow
 from logitd_kernels.select.reference import ReferenceRow
 from logitd_kernels.select.torch import TorchRow
+
+Softmax = Callable[
+    [torch.Tensor, list[float], bool, torch.Tensor | None],
+    tuple[NDArray[np.int32], NDArray[np.int64], torch.Tensor, torch.Tensor],
+]
 
 
 @dataclass(frozen=True)
@@ -24,13 +31,20 @@ class Backend:
         name: as in the `backend` setting and in every answer.
         row: builds an `OrderedRow` from processed logits [V] and a temperature > 0.
         hot: runs the hot chain on a whole batch, where the backend has one.
+        softmax: computes whole distributions of a batch, where the backend can (`select/cpu.py`).
         reason: why it was picked.
     """
 
     name: str
     row: Callable[[torch.Tensor, float], OrderedRow]
     hot: Hot | None
+    softmax: Softmax | None
     reason: str
+
+    def describe(self) -> dict[str, str | int]:
+        """Return name, reason and, where they matter, instruction set and threads."""
+        told: dict[str, str | int] = {"name": self.name, "reason": self.reason}
+        return told | ({"isa": cpu.isa(), "threads": cpu.threads()} if self.name == "cpu" else {})
 
 
 _ROWS: dict[str, Callable[[torch.Tensor, float], OrderedRow]] = {
@@ -46,6 +60,12 @@ NAMES = ("auto", *_ROWS, *_MISSING)
 def available() -> dict[str, str | None]:
     """Return every backend's name with None, or the reason why it cannot run here."""
     return {**dict.fromkeys(_ROWS), "cpu": cpu.why_not(), **_MISSING}
+
+
+def set_threads(count: int) -> None:
+    """Set how many threads share the rows of a batch, where the compiled kernels are there; answers do not change."""
+    if cpu.why_not() is None:
+        cpu.set_threads(count)
 
 
 def pick(name: str) -> Backend:
@@ -66,4 +86,4 @@ def pick(name: str) -> Backend:
 
 
 def _backend(name: str, reason: str) -> Backend:
-    return Backend(name, _ROWS[name], _HOT.get(name), reason)
+    return Backend(name, _ROWS[name], _HOT.get(name), cpu.softmax if name == "cpu" else None, reason)

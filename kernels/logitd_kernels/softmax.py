@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
+from logitd_kernels.backends import Backend, pick
 from logitd_kernels.errors import BadRow, ParameterError
 from logitd_kernels.rows import DenseRows
+from logitd_kernels.sampling.hot import fault_of
 from logitd_kernels.sampling.result import RowFault
 
 KINDS = ("softmax", "log_softmax", "logsumexp")
@@ -29,10 +32,12 @@ class SoftmaxRows:
     faults: list[RowFault]
 
 
-def softmax(rows: DenseRows, temperatures: list[float], kind: str = "softmax") -> SoftmaxRows:
+def softmax(
+    rows: DenseRows, temperatures: list[float], kind: str = "softmax", backend: Backend | None = None
+) -> SoftmaxRows:
     """Compute softmax(x/T) or its logarithm for every row, with log Z and entropy.
 
-        d = (x − M)/T,  log Σ = log Σ e^d,  softmax = e^(d − log Σ),  log-softmax = d − log Σ
+        d = (x − M)/T,  log Σ = log Σ e^d,  softmax = e^d / Σ,  log-softmax = d − log Σ
 
     Computed in float64 whatever the input. −inf has probability 0; a row with NaN, +inf or nothing finite fails alone.
 
@@ -40,6 +45,7 @@ def softmax(rows: DenseRows, temperatures: list[float], kind: str = "softmax") -
         rows: the logits.
         temperatures: one a row, each > 0: at 0 there is no log Z.
         kind: one of `KINDS`.
+        backend: where to compute; None picks one.
     Raises:
         ParameterError: a temperature that is not finite and > 0, another number of them than rows, an unknown kind.
     """
@@ -52,6 +58,17 @@ def softmax(rows: DenseRows, temperatures: list[float], kind: str = "softmax") -
             raise ParameterError("temperature", f"must be finite and > 0 here, got {temperature:g}", index)
     dtype = torch.float64 if rows.logits.dtype == torch.float64 else torch.float32
     values = None if kind == "logsumexp" else torch.full((len(rows), rows.vocab_size), torch.nan, dtype=dtype)
+    compiled = (backend or pick("auto")).softmax
+    if compiled is None:
+        return _portable(rows, temperatures, kind, values)
+    status, place, log_z, entropy = compiled(rows.logits.detach(), temperatures, kind == "log_softmax", values)
+    faults = [fault_of(rows, index, int(status[index]), int(place[index])) for index in np.flatnonzero(status).tolist()]
+    for fault in faults:
+        log_z[fault.row] = entropy[fault.row] = torch.nan
+    return SoftmaxRows(values, log_z, entropy, faults)
+
+
+def _portable(rows: DenseRows, temperatures: list[float], kind: str, values: torch.Tensor | None) -> SoftmaxRows:
     log_z = torch.full((len(rows),), torch.nan, dtype=torch.float64)
     entropy = torch.full((len(rows),), torch.nan, dtype=torch.float64)
     faults: list[RowFault] = []

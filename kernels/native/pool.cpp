@@ -56,7 +56,8 @@ void Pool::resize(int threads) {
 void Pool::start(int workers) {
     process_ = getpid();
     stopping_ = false;
-    for (int i = 0; i < workers; i++) workers_.emplace_back([this] { serve(); });
+    // The batch they have seen is told, not read by them: one may begin before they do.
+    for (int i = 0; i < workers; i++) workers_.emplace_back([this, seen = batch_] { serve(seen); });
 }
 
 void Pool::stop() {
@@ -69,10 +70,8 @@ void Pool::stop() {
     workers_.clear();
 }
 
-void Pool::serve() {
-    uint64_t seen = 0;
+void Pool::serve(uint64_t seen) {
     std::unique_lock<std::mutex> hold(state_);
-    seen = batch_;
     while (true) {
         woken_.wait(hold, [&] { return stopping_ || batch_ != seen; });
         if (stopping_) return;

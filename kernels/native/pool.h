@@ -29,7 +29,7 @@ public:
 private:
     void start(int workers);
     void stop();
-    void serve();
+    void serve(uint64_t seen);
     void take_rows();
 
     std::mutex batches_;  // held while a batch uses the workers

@@ -1,7 +1,7 @@
 """Benchmarks of the kernels: `python -m loadtest.kernels.bench`, from the root of the repository.
 
-OpenMP's threads sleep while they wait, for all contenders alike: where other work shares the machine, torch with spinning
-threads takes up to thirty times as long. It must be said before torch is imported.
+OpenMP's threads sleep while they wait, for all contenders alike: where other work shares the machine, torch takes up to
+thirty times as long with threads that spin. It must be said before torch is imported.
 """
 
 import os

@@ -23,7 +23,7 @@ from loadtest.kernels.timing import Budget
 
 _POOL = 8  # rows that the calls of one measurement cycle through: 4 MB
 _FULL, _QUICK = Budget(), Budget(rounds=8, least=0.1, most=0.4)
-_CURVE = Budget(rounds=10, least=1.0, most=6.0)
+_CLAIM, _CURVE = Budget(rounds=40, least=1.0, most=6.0), Budget(rounds=10, least=1.0, most=6.0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def _bench(options: argparse.Namespace, budget: Budget) -> None:
     if options.only.section("claims"):
         print(f"\nclaims, on one thread{table.CLAIMS}")
         for claim in claims.CLAIMS:
-            report.claims.append(claims.judge(claim, budget))
+            report.claims.append(claims.judge(claim, budget if options.quick else _CLAIM))
             print(table.verdict(report.claims[-1]), flush=True)
     if options.only.section("scaling"):
         print("\nscaling of a call on one thread: the slope of log(time) over log(size)", flush=True)

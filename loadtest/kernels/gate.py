@@ -15,4 +15,5 @@ def red(tests: tuple[str, ...] = TESTS) -> str | None:
         return f"missing: {', '.join(missing)}"
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", *tests]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return None if run.returncode == 0 else (run.stdout + run.stderr)[-4000:].strip()
+    said = run.stdout + run.stderr
+    return None if run.returncode == 0 else said[max(said.find("= short test summary"), 0) :].strip()

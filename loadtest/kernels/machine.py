@@ -27,7 +27,7 @@ def machine() -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "versions": {name: version for name in _PACKAGES if (version := _version(name))},
-        "backends": {backend.name: backend.reason for backend in here},
+        "backends": {backend.name: backend.describe() for backend in here},
         "absent": absent,
         "floor": floor_pass()[1],
         "environment": {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)},

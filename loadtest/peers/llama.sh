@@ -12,9 +12,8 @@ HERE=$(dirname "$(realpath "$0")")
 LLAMA=$CACHE/llama-$VERSION
 
 build() {
-  local work source
   work=$(mktemp -d "$CACHE/llama-build.XXXXXX")
-  trap "rm -rf '$work'" EXIT
+  trap 'rm -rf "$work"' EXIT
   echo "llama-cpp-python==$VERSION --hash=sha256:$SHA256" > "$work/requirements.txt"
   "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python \
     --dest "$work" --requirement "$work/requirements.txt"

@@ -12,7 +12,7 @@ import torch
 
 from logitd.metrics import Metrics
 from logitd.settings import Settings
-from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, check, pick, sample, softmax
+from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, check, pick, sample, set_threads, softmax
 from logitd_kernels.sampling.transform import Values
 from logitd_kernels.softmax import SoftmaxRows
 
@@ -48,12 +48,14 @@ class Engine:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.backend = pick(settings.backend)
         self._metrics = metrics
+        self._threads = settings.compute_threads
         self._pool = ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="logitd-compute")
         self.ready = False
 
     def start(self) -> None:
-        """Warm up, then report ready. Parallelism is over requests, so torch itself gets one thread."""
+        """Warm up, then report ready. Parallelism is over rows and requests, so torch itself gets one thread."""
         torch.set_num_threads(1)
+        set_threads(self._threads)
         sample(DenseRows(torch.arange(8.0).reshape(1, 8)), check({"seed": 0, "top_p": 0.5}), backend=self.backend)
         self.ready = True
 
@@ -101,4 +103,4 @@ class Engine:
 
     def softmax(self, rows: DenseRows, temperatures: list[float], kind: str) -> SoftmaxRows:
         """Compute the distributions of every row."""
-        return softmax(rows, temperatures, kind)
+        return softmax(rows, temperatures, kind, self.backend)

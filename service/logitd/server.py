@@ -94,6 +94,7 @@ def _serve(app: Observed, settings: Settings, listener: socket.socket) -> None:
             "version": __version__,
             "backend": backend.name,
             "reason": backend.reason,
+            "isa": backend.describe().get("isa"),
             "compute_threads": settings.compute_threads,
         },
     )

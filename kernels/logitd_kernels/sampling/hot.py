@@ -58,12 +58,13 @@ def _answers(
     return [
         RowResult([token], [logprob], entropy, entropy_kept, kept, kept_mass, seed)
         if status == OK
-        else _fault(rows, index, status, int(result.place[place]))
+        else fault_of(rows, index, status, int(result.place[place]))
         for place, (index, seed, status, token, logprob, entropy, entropy_kept, kept, kept_mass) in enumerate(columns)
     ]
 
 
-def _fault(rows: DenseRows, index: int, status: int, place: int) -> RowFault:
+def fault_of(rows: DenseRows, index: int, status: int, place: int) -> RowFault:
+    """Return the fault of a row that a compiled kernel refused, worded as everywhere."""
     if status == ALL_MASKED:
         whole = not bool((rows.logits[index] > -float("inf")).any())
         bad = BadRow.all_masked("every logit is -inf" if whole else "the mask, bias and bans leave no token")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from logitd_kernels.hot import HotBatch, HotResult
 
@@ -92,6 +93,27 @@ def sample_hot(batch: HotBatch) -> HotResult:
         result.kept_mass,
     )
     return result
+
+
+def softmax(
+    logits: torch.Tensor, temperatures: list[float], logarithm: bool, values: torch.Tensor | None
+) -> tuple[NDArray[np.int32], NDArray[np.int64], torch.Tensor, torch.Tensor]:
+    """Compute softmax(x/T), or its logarithm, of every row of a batch.
+
+    Args:
+        logits: [B, V], any of the four dtypes and any strides.
+        temperatures: one a row, each > 0.
+        values: contiguous [B, V] to fill, float64 for float64 logits, else float32; None leaves the values out.
+    Returns:
+        status [B] and place [B] as in `HotResult`; log Z [B] and entropy [B], float64, undefined in bad rows.
+    """
+    rows = len(logits)
+    status, place, log_z, entropy = np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
+    address = 0 if values is None else values.data_ptr()
+    _native.softmax(
+        *_where(logits), np.array(temperatures, np.float64), logarithm, address, status, place, log_z, entropy
+    )
+    return status, place, torch.from_numpy(log_z), torch.from_numpy(entropy)
 
 
 def floor_pass(logits: np.ndarray) -> float:

@@ -47,7 +47,7 @@ async def info(request: Request) -> dict[str, Any]:
     settings: Settings = request.app.state.settings
     return {
         "version": __version__,
-        "backend": {"name": engine.backend.name, "reason": engine.backend.reason, "unavailable": _missing()},
+        "backend": {**engine.backend.describe(), "unavailable": _missing()},
         "media_types": list(MEDIA_TYPES),
         "dtypes": ["F32", "F16", "BF16", "F64"],
         "transforms": [transform.name for transform in TRANSFORMS],

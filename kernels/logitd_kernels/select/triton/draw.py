@@ -1,9 +1,12 @@
-"""The draw inside a kernel: the row's uniform, and the id of a token among its equals."""
+"""The draw: a row's uniform, and the id of the token that it drew."""
+
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator"
 
 import triton
 import triton.language as tl
 
-from logitd_kernels.select.triton.row import TILE, TOKENS, list_chunks, load_tile
+from logitd_kernels.select.triton.row import TILE, TOKENS, list_chunks, load_tile, open_row
+from logitd_kernels.select.triton.steps import ANSWERS
 
 
 @triton.jit
@@ -22,15 +25,34 @@ def uniform(tokens_ptr, row):
 
 
 @triton.jit
-def token_at(row, value, rank, CHUNK: tl.constexpr, CHUNKS: tl.constexpr):
-    """Return the id of the rank-th (from 1) of the tokens whose logit is `value`, by ascending id."""
-    listed = list_chunks(row, value, CHUNKS)
-    seen = tl.zeros([], tl.int64)
-    token = tl.full([], -1, tl.int32)
-    for first in range(0, listed, TILE // CHUNK):
-        x, cols = load_tile(row, first, listed, CHUNK)
-        equal = x == value
-        place = seen + tl.cumsum(equal.to(tl.int32))
-        token = tl.maximum(token, tl.max(tl.where(equal & (place == rank), cols, -1)))
-        seen += tl.sum(equal.to(tl.int32))
-    return token
+def token_kernel(
+    x_ptr,
+    mask_ptr,
+    tokens_ptr,
+    maxima_ptr,
+    list_ptr,
+    answers_ptr,
+    x_stride,
+    n_cols,
+    n_words,
+    n_chunks,
+    CHUNK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+):
+    """Find the id of the token that a row drew: the rank-th of its equals by ascending id; grid (rows,)."""
+    program = tl.program_id(0).to(tl.int64)  # program * stride may pass 2**31
+    answers_ptr += program * ANSWERS
+    value = tl.load(answers_ptr + 3)
+    rank = tl.load(answers_ptr + 4)
+    if (tl.load(answers_ptr) == 0) & (rank > 0):
+        row = open_row(x_ptr, mask_ptr, tokens_ptr, maxima_ptr, list_ptr, program, x_stride, n_cols, n_words, n_chunks)
+        listed = list_chunks(row, value, CHUNKS)
+        seen = tl.zeros([], tl.int32)
+        token = tl.full([], -1, tl.int32)
+        for first in range(0, listed, TILE // CHUNK):
+            x, cols = load_tile(row, first, listed, CHUNK)
+            equal = (x == value).to(tl.int32)
+            here = (equal != 0) & (seen + tl.cumsum(equal) == rank)
+            token = tl.maximum(token, tl.max(tl.where(here, cols, -1)))
+            seen += tl.sum(equal)
+        tl.store(answers_ptr + 2, token.to(tl.float64))

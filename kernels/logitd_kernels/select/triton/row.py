@@ -5,6 +5,8 @@ Weights are integers. A mass e^((x − m)/T), computed in float64, is held in un
 exactly alike, and rounding each mass to its unit moves a sum of 10^5 of them by about 10^-15 of the row's mass.
 """
 
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator"
+
 import triton
 import triton.language as tl
 
@@ -53,7 +55,7 @@ def weigh(x, scaling):
 @triton.jit
 def list_chunks(row, floor, CHUNKS: tl.constexpr):
     """List, ascending, the chunks that hold a logit ≥ floor; return how many there are."""
-    x_ptr, mask_ptr, maxima_ptr, list_ptr, n_cols, n_chunks = row
+    _, _, maxima_ptr, list_ptr, _, n_chunks = row
     chunk = tl.arange(0, CHUNKS)
     wanted = (tl.load(maxima_ptr + chunk, chunk < n_chunks, float("-inf")) >= floor).to(tl.int32)
     tl.debug_barrier()  # every thread has done with the list before
@@ -68,7 +70,7 @@ def load_tile(row, first, listed, CHUNK: tl.constexpr):
 
     A logit is −inf where it is masked, past the end of the row or of the list.
     """
-    x_ptr, mask_ptr, maxima_ptr, list_ptr, n_cols, n_chunks = row
+    x_ptr, mask_ptr, _, list_ptr, n_cols, _ = row
     lane = tl.arange(0, TILE)
     place = first + lane // CHUNK
     cols = tl.load(list_ptr + place, place < listed, 0) * CHUNK + lane % CHUNK
@@ -86,7 +88,7 @@ def sums_above(row, scaling, floor, CHUNK: tl.constexpr, CHUNKS: tl.constexpr):
     mass = tl.zeros([TILE], tl.int64)
     energy = tl.zeros([TILE], tl.int64)
     for first in range(0, listed, TILE // CHUNK):
-        x, cols = load_tile(row, first, listed, CHUNK)
+        x, _ = load_tile(row, first, listed, CHUNK)
         above = x >= floor
         mass_x, energy_x = weigh(x, scaling)
         count += above.to(tl.int32)

@@ -3,6 +3,8 @@
 One program a row; a row that `selection` has answered costs a look at its status.
 """
 
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator"
+
 import triton
 import triton.language as tl
 
@@ -15,7 +17,7 @@ from logitd_kernels.select.triton.crossing import (
     place_pivots,
     shrink,
 )
-from logitd_kernels.select.triton.draw import token_at, uniform
+from logitd_kernels.select.triton.draw import uniform
 from logitd_kernels.select.triton.row import (
     LIGHTEST,
     LOWEST,
@@ -72,9 +74,7 @@ def search_kernel(
     answers_ptr += program * ANSWERS
     if tl.load(answers_ptr) == PENDING:
         inverse_t = tl.load(numbers_ptr)
-        m, d, energy, largest, finite, bad_at, nan_at = merge_segments(
-            sums_ptr, places_ptr, program, inverse_t, n_cols, segments, SEGMENTS
-        )
+        m, d, _, _, finite, _, _ = merge_segments(sums_ptr, places_ptr, program, inverse_t, n_cols, segments, SEGMENTS)
         row = open_row(x_ptr, mask_ptr, tokens_ptr, maxima_ptr, list_ptr, program, x_stride, n_cols, n_words, n_chunks)
         scale = mass_scale(d)
         scaling = (m, inverse_t, scale)
@@ -84,14 +84,12 @@ def search_kernel(
         kept = sums_above(row, scaling, tl.where(whole, light, m + gap), CHUNK, CHUNKS)
         if whole:
             kept = (finite.to(tl.int64), kept[1], kept[2])
-            tl.store(answers_ptr + 4, kept[1].to(tl.float64) / scale)
+            tl.store(answers_ptr + 6, kept[1].to(tl.float64) / scale)
         value, rank, kept = _cut_deep(
             row, numbers_ptr, window_ptr + program * WINDOW, scaling, kept, uniform(tokens_ptr, program), finite, light,
             CHUNK, CHUNKS, WINDOW,
         )  # fmt: skip
-        token = token_at(row, value, rank, CHUNK, CHUNKS)
-        report(answers_ptr, token, (value - m) * inverse_t, kept, scale)
-        tl.store(answers_ptr, 0.0)
+        report(answers_ptr, value, rank, kept, scale)
 
 
 @triton.jit
@@ -113,7 +111,7 @@ def _cut_deep(
         short = need - tl.where(by_count, above[0], above[1])
         if (short > 0) & (short <= tl.sum(tl.where(by_count, weights[0], weights[1]))):
             ties_all = tl.load(numbers_ptr + 4) != 0
-            value, rank, margin, prefix = cut(values, weights, above, scaling, need, by_count, ties_all)
+            value, rank, _, prefix = cut(values, weights, above, scaling, need, by_count, ties_all)
             if step != DRAW:
                 kept = prefix
             step = next_step(numbers_ptr, step)
@@ -147,8 +145,8 @@ def _narrow(row, scaling, need, by_count, low, finite, CHUNK: tl.constexpr, CHUN
         smallest = tl.full([TILE], HIGHEST_KEY, tl.int64)
         largest = tl.full([TILE], LOWEST_KEY, tl.int64)
         for first in range(0, listed, TILE // CHUNK):
-            x, cols = load_tile(row, first, listed, CHUNK)
-            mass, energy = weigh(x, scaling)
+            x, _ = load_tile(row, first, listed, CHUNK)
+            mass, _ = weigh(x, scaling)
             keys = order_key(x)
             reach = keys[None, :] >= pivots[:, None]  # [PIVOTS, TILE]
             weights += tl.where(reach, tl.where(by_count, 1, mass)[None, :], 0)

@@ -6,11 +6,13 @@ answers nearly every cut of a peaked row. A row with a cut that lies deeper, or 
 a boundary that the rounding of d decides, is left to `search`.
 """
 
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator"
+
 import triton
 import triton.language as tl
 
 from logitd_kernels.select.triton.crossing import crossing, key_value, order_key
-from logitd_kernels.select.triton.draw import token_at, uniform
+from logitd_kernels.select.triton.draw import uniform
 from logitd_kernels.select.triton.row import LOWEST, NUMBERS, mass_scale, open_row, sums_above
 from logitd_kernels.select.triton.statistics import merge_segments
 from logitd_kernels.select.triton.steps import (
@@ -72,9 +74,11 @@ def select_kernel(
     status = tl.where(bad, tl.where(nan_at < n_cols, 1, 2), tl.where(finite == 0, 3, 0))
     tl.store(answers_ptr, status.to(tl.float64))
     tl.store(answers_ptr + 1, tl.where(bad, bad_at, -1).to(tl.float64))
-    tl.store(answers_ptr + 2, largest.to(tl.float64))  # all that a greedy row answers
-    tl.store(answers_ptr + 4, d)
-    tl.store(answers_ptr + 5, energy)
+    tl.store(answers_ptr + 2, largest.to(tl.float64))  # what a greedy row draws
+    tl.store(answers_ptr + 4, 0.0)
+    tl.store(answers_ptr + 5, m)
+    tl.store(answers_ptr + 6, d)
+    tl.store(answers_ptr + 7, energy)
     if (status == 0) & (tl.load(numbers_ptr + 5) == 0):
         row = open_row(x_ptr, mask_ptr, tokens_ptr, maxima_ptr, list_ptr, program, x_stride, n_cols, n_words, n_chunks)
         scale = mass_scale(d)
@@ -84,8 +88,7 @@ def select_kernel(
             CHUNK, CHUNKS, WINDOW,
         )  # fmt: skip
         if sure:
-            token = token_at(row, value, rank, CHUNK, CHUNKS)
-            report(answers_ptr, token, (value - m) * inverse_t, kept, scale)
+            report(answers_ptr, value, rank, kept, scale)
         else:
             tl.store(answers_ptr, PENDING)
 
@@ -128,7 +131,7 @@ def _top_floor(row, numbers_ptr, finite, CHUNKS: tl.constexpr, WINDOW: tl.conste
 
     As many chunks as its rank among their maxima reach it, and each holds a few such tokens or many.
     """
-    x_ptr, mask_ptr, maxima_ptr, list_ptr, n_cols, n_chunks = row
+    _, _, maxima_ptr, _, _, n_chunks = row
     floor = tl.full([], LOWEST, tl.float64)
     if finite > WINDOW:
         chunk = tl.arange(0, CHUNKS)

@@ -1,9 +1,11 @@
 """The order of the cuts, their targets, and what a row answers: shared by the two selection kernels."""
 
+# mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator"
+
 import triton
 import triton.language as tl
 
-ANSWERS = tl.constexpr(9)  # status, place, token, its (x − m)/T, d, energy, kept count, kept mass, kept energy
+ANSWERS = tl.constexpr(11)  # status, place, token, its logit, its rank, m, d, energy, kept count, mass and energy
 PENDING = tl.constexpr(4.0)  # a status that no answer has
 TOP_K, TOP_P, DRAW, DONE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
@@ -42,10 +44,11 @@ def target(numbers_ptr, step, mass, u):
 
 
 @triton.jit
-def report(answers_ptr, token, delta, kept, scale):
-    """Store what a row drew and kept; status, place, d and energy are stored before."""
-    tl.store(answers_ptr + 2, token.to(tl.float64))
-    tl.store(answers_ptr + 3, delta)
-    tl.store(answers_ptr + 6, kept[0].to(tl.float64))
-    tl.store(answers_ptr + 7, kept[1].to(tl.float64) / scale)
-    tl.store(answers_ptr + 8, kept[2].to(tl.float64) / scale)
+def report(answers_ptr, value, rank, kept, scale):
+    """Store what a row drew, as a logit and a rank from 1 among its equals, and what it kept."""
+    tl.store(answers_ptr, 0.0)
+    tl.store(answers_ptr + 3, value)
+    tl.store(answers_ptr + 4, rank.to(tl.float64))
+    tl.store(answers_ptr + 8, kept[0].to(tl.float64))
+    tl.store(answers_ptr + 9, kept[1].to(tl.float64) / scale)
+    tl.store(answers_ptr + 10, kept[2].to(tl.float64) / scale)
