@@ -23,6 +23,9 @@ RUN python -m venv --without-pip /opt/logitd \
     && rm -rf "$torch/include" "$torch/test" \
     && find "$torch" -path "$torch/bin/*" ! -name torch_shm_manager -delete
 RUN useradd --no-log-init --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin logitd
+# The compiler that the fast kernels are built with stays in this stage.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 COPY pyproject.toml README.md LICENSE ./
 COPY kernels kernels
 COPY service service

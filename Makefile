@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-long check format docs image clean
+.PHONY: help demo serve test test-long check bench format docs image clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ check: $(INSTALLED) ## lint, types, import contract, Dockerfile
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/hadolint Dockerfile
+
+bench: $(INSTALLED) ## measure the kernels beside their peers; ARGS="--quick", ARGS="--base REV"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt matplotlib transformers
+	$(BIN)/python -m loadtest.kernels.bench $(ARGS)
 
 format: $(INSTALLED) ## format the code and sort imports
 	$(BIN)/ruff check --fix-only --quiet .

@@ -83,3 +83,11 @@ class BackendUnavailable(KernelError):
         super().__init__(f"backend {backend!r} is not available: {reason}")
         self.backend = backend
         self.reason = reason
+
+
+def told(value: object) -> str:
+    """Repeat a value in an error: short, whatever was sent."""
+    if isinstance(value, int) and abs(value) >= 10**39:
+        return "an integer of 40 digits or more"
+    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from logitd_kernels.errors import BadRow, DtypeError, HeadError, ParameterError, ShapeError
+from logitd_kernels.errors import BadRow, DtypeError, HeadError, ParameterError, ShapeError, told
 from logitd_kernels.head import Floats, Ids
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -192,7 +192,7 @@ class Edits:
         """Refuse ids outside the vocabulary, naming the parameter."""
         if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
             token = next(token for token in ids if not 0 <= token < self.vocab_size)
-            raise ParameterError(name, f"token id {token} is outside the vocabulary [0, {self.vocab_size})")
+            raise ParameterError(name, f"token id {told(token)} is outside the vocabulary [0, {self.vocab_size})")
 
     def allow_only(self, allowed: NDArray[np.bool_]) -> None:
         """Forbid every token outside `allowed` [V]."""
@@ -231,8 +231,15 @@ class Edits:
         return row
 
     def biased(self, ids: Ids, logits: Floats) -> Floats:
-        """Return logits [N] of token ids [N] with the biases added and forbidden tokens at −inf."""
-        added = logits + np.array([self.bias.get(int(token), 0.0) for token in ids]) if self.bias else logits
+        """Return logits [N] of token ids [N] with the biases added and forbidden tokens at −inf.
+
+        Raises:
+            BadRow: a sum beyond float64 (`non_finite`).
+        """
+        with np.errstate(over="ignore"):
+            added = logits + np.array([self.bias.get(int(token), 0.0) for token in ids]) if self.bias else logits
+        if self.bias and (added == np.inf).any():
+            raise BadRow.non_finite(int(ids[np.argmax(added)]), np.inf, "posinf")
         return added if self.allowed is None else np.where(self.allowed[ids], added, -np.inf)
 
 

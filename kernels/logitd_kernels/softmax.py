@@ -9,8 +9,10 @@ from logitd_kernels.backends import Backend, pick
 from logitd_kernels.errors import BadRow, ParameterError
 from logitd_kernels.rows import DenseRows
 from logitd_kernels.sampling.hot import fault_of
+from logitd_kernels.sampling.parameters import Number
 from logitd_kernels.sampling.result import RowFault
 
+HOT = Number("temperature", 1.0, "Softmax temperature; at 0 there is no log Z.", gt=0)
 KINDS = ("softmax", "log_softmax", "logsumexp")
 _CHUNK = 1024
 
@@ -53,9 +55,7 @@ def softmax(
         raise ParameterError("kind", f"must be one of {', '.join(KINDS)}, got {kind!r}")
     if len(temperatures) != len(rows):
         raise ParameterError("temperature", f"expected one for each of {len(rows)} rows, got {len(temperatures)}")
-    for index, temperature in enumerate(temperatures):
-        if not 0 < temperature < float("inf"):
-            raise ParameterError("temperature", f"must be finite and > 0 here, got {temperature:g}", index)
+    temperatures = [_checked(index, temperature) for index, temperature in enumerate(temperatures)]
     dtype = torch.float64 if rows.logits.dtype == torch.float64 else torch.float32
     values = None if kind == "logsumexp" else torch.full((len(rows), rows.vocab_size), torch.nan, dtype=dtype)
     compiled = (backend or pick("auto")).softmax
@@ -66,6 +66,13 @@ def softmax(
     for fault in faults:
         log_z[fault.row] = entropy[fault.row] = torch.nan
     return SoftmaxRows(values, log_z, entropy, faults)
+
+
+def _checked(row: int, temperature: object) -> float:
+    try:
+        return HOT.check(temperature)
+    except ParameterError as error:
+        raise ParameterError(error.field, error.message, row) from None
 
 
 def _portable(rows: DenseRows, temperatures: list[float], kind: str, values: torch.Tensor | None) -> SoftmaxRows:

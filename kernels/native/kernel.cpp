@@ -103,6 +103,12 @@ void sample_as(const Row& row, Scratch& scratch, Answer& answer) {
     if (seen.bad) return find_bad(source, answer);
     auto* edited = static_cast<Candidate*>(scratch.take(7, row.edits * sizeof(Candidate)));
     const int64_t edits = edited_tokens(source, row, edited);
+    for (int64_t i = 0; i < edits; i++) {
+        if (edited[i].logit < std::numeric_limits<double>::infinity()) continue;
+        answer.status = Status::posinf;  // a sum beyond float64
+        answer.place = edited[i].id;
+        return;
+    }
     if (seen.finite + edits == 0) {
         answer.status = Status::all_masked;
         return;

@@ -69,5 +69,7 @@ def fault_of(rows: DenseRows, index: int, status: int, place: int) -> RowFault:
         whole = not bool((rows.logits[index] > -float("inf")).any())
         bad = BadRow.all_masked("every logit is -inf" if whole else "the mask, bias and bans leave no token")
     else:
-        bad = BadRow.non_finite(place, float(rows.logits[index, place]), "nan" if status == NAN else "posinf")
+        kind = "nan" if status == NAN else "posinf"
+        sent = float(rows.logits[index, place])
+        bad = BadRow.non_finite(place, sent if sent != sent else float("inf"), kind)
     return RowFault(index, bad.code, bad.kind, bad.detail)

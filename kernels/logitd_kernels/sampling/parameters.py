@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from logitd_kernels.errors import ParameterError
+from logitd_kernels.errors import ParameterError, told
 
 Json = dict[str, Any]
 
@@ -65,10 +65,10 @@ class Number:
         """
         if isinstance(value, bool) or not isinstance(value, int if self.integer else (int, float)):
             kind = "an integer" if self.integer else "a number"
-            raise ParameterError(self.name, f"must be {kind}, got {_told(value)}")
+            raise ParameterError(self.name, f"must be {kind}, got {told(value)}")
         assert isinstance(value, (int, float))
         if not self._inside(value):
-            raise ParameterError(self.name, f"must be in {self.bounds.removeprefix('integer in ')}, got {_told(value)}")
+            raise ParameterError(self.name, f"must be in {self.bounds.removeprefix('integer in ')}, got {told(value)}")
         return value if self.integer else float(value)
 
     def schema(self) -> Json:
@@ -104,7 +104,7 @@ class Choice:
     def check(self, value: object) -> str:
         """Return the word, or raise ParameterError."""
         if not isinstance(value, str) or value not in self.choices:
-            raise ParameterError(self.name, f"must be {self.bounds}, got {_told(value)}")
+            raise ParameterError(self.name, f"must be {self.bounds}, got {told(value)}")
         return value
 
     def schema(self) -> Json:
@@ -124,7 +124,7 @@ class Flag:
     def check(self, value: object) -> bool:
         """Return the boolean, or raise ParameterError."""
         if not isinstance(value, bool):
-            raise ParameterError(self.name, f"must be true or false, got {_told(value)}")
+            raise ParameterError(self.name, f"must be true or false, got {told(value)}")
         return value
 
     def schema(self) -> Json:
@@ -148,7 +148,7 @@ class Seed:
         if value is None or (value == -1 and isinstance(value, int)):
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 64:
-            raise ParameterError(self.name, f"must be an integer or decimal string in [0, 2^64), got {_told(value)}")
+            raise ParameterError(self.name, f"must be an integer or decimal string in [0, 2^64), got {told(value)}")
         return value
 
     def schema(self) -> Json:
@@ -172,10 +172,10 @@ class TokenIds:
         if value is None:
             return None
         if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
-            raise ParameterError(self.name, f"must be a list of token ids, got {_told(value)}")
+            raise ParameterError(self.name, f"must be a list of token ids, got {told(value)}")
         for place, token in enumerate(value):
             if isinstance(token, bool) or not isinstance(token, int) or token < 0:
-                raise ParameterError(f"{self.name}[{place}]", f"must be a token id, got {_told(token)}")
+                raise ParameterError(f"{self.name}[{place}]", f"must be a token id, got {told(token)}")
         return tuple(value)
 
     def schema(self) -> Json:
@@ -198,7 +198,7 @@ class Bias:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise ParameterError(self.name, f"must be an object of token id to bias, got {_told(value)}")
+            raise ParameterError(self.name, f"must be an object of token id to bias, got {told(value)}")
         biases = {self._token(key): self._bias(key, bias) for key, bias in value.items()}
         if len(biases) != len(value):
             raise ParameterError(self.name, "names a token id twice")
@@ -215,7 +215,7 @@ class Bias:
             return int(key)
         if isinstance(key, int) and not isinstance(key, bool) and key >= 0:
             return key
-        raise ParameterError(f"{self.name}[{_told(key)}]", "the key must be a token id in decimal")
+        raise ParameterError(f"{self.name}[{told(key)}]", "the key must be a token id in decimal")
 
     def _bias(self, key: object, bias: object) -> float:
         if bias is None or bias == "-inf":
@@ -225,17 +225,9 @@ class Bias:
         if bias == -math.inf:
             return -math.inf
         raise ParameterError(
-            f"{self.name}[{_told(key)}]", f"must be a number below {_BIAS_LIMIT:g} or -inf, got {_told(bias)}"
+            f"{self.name}[{told(key)}]", f"must be a number below {_BIAS_LIMIT:g} or -inf, got {told(bias)}"
         )
 
 
 def _whole(limit: float) -> str:
     return str(int(limit)) if limit == int(limit) else f"{limit:g}"
-
-
-def _told(value: object) -> str:
-    """Repeat a value in an error: short, whatever was sent."""
-    if isinstance(value, int) and abs(value) >= 10**39:
-        return "an integer of 40 digits or more"
-    text = repr(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
-    return text if len(text) <= 40 else text[:37] + "..."

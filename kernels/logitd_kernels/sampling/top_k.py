@@ -8,7 +8,7 @@ from logitd_kernels.select.ordered import OrderedRow
 
 def _cut(row: OrderedRow, kept: Prefix, values: Values) -> Prefix:
     count = values["top_k"]
-    if count < 1 or count >= kept.count:
+    if count >= kept.count:
         return kept
     if values["ties"] == "all":
         return row.above(float(row.head(count).logits[:count][-1]))
@@ -21,6 +21,7 @@ TOP_K = Cut(
     options=(
         Choice("ties", "exact", ("exact", "all"), "Whether top_k keeps all tokens equal to the k-th, or exactly k."),
     ),
+    off=(-1,),
     formula="keep the first k tokens by (logit descending, token id ascending)",
     boundary='Exactly k under ties, unless `ties` is "all"; above V keeps all; 0 and −1 are off; 1 is the argmax.',
     source="Fan, Lewis and Dauphin 2018, arXiv:1805.04833, §3",

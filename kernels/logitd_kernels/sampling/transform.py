@@ -20,6 +20,7 @@ class Transform:
         name: the request field, metric label, test id and docs heading.
         parameter: its bounds and neutral value; None for a step whose value is a tensor of the same name.
         options: further parameters that only qualify this step.
+        off: values beside the neutral one that switch it off.
         formula: what it does, in symbols.
         boundary: what happens to ties, boundary values and extremes.
         source: the paper or system whose definition this is.
@@ -31,6 +32,7 @@ class Transform:
     boundary: str
     source: str
     options: tuple[Parameter, ...] = ()
+    off: tuple[Any, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -40,7 +42,7 @@ class Transform:
     def active(self, values: Values) -> bool:
         """Whether the values make this step do anything."""
         value = values.get(self.name)
-        return value is not None and (self.parameter is None or value != self.parameter.neutral)
+        return value is not None and (self.parameter is None or value not in (self.parameter.neutral, *self.off))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,8 @@ class _Search:
         counts = np.bincount(digits)
         sums: Floats = np.bincount(digits, None if self.weights is None else self.weights[members]).astype(np.float64)
         through: Floats = weight + np.cumsum(sums)
-        chosen = self._find(through, targets)
+        occupied = np.flatnonzero(counts)  # a target beyond the total must not lead into an empty digit
+        chosen = occupied[self._find(through[occupied], targets)]
         ranks = np.cumsum(counts)
         for digit in np.unique(chosen):
             here = chosen == digit

@@ -14,14 +14,13 @@ from logitd.wire.message import Message
 from logitd_kernels import DenseRows, HeadRows
 from logitd_kernels import check as check_params
 from logitd_kernels.errors import ParameterError, ShapeError
-from logitd_kernels.sampling.parameters import Number
 from logitd_kernels.sampling.transform import Values
+from logitd_kernels.softmax import HOT
 
 T = TypeVar("T")
 
 _HEAD = ("head_ids", "head_logits", "log_z")
 _HEAD_OPTIONS = ("log_z_temperatures", "head_finite_count")
-_HOT = Number("temperature", 1.0, "Softmax temperature.", gt=0)
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def softmax_job(message: Message, settings: Settings) -> SoftmaxJob:
     if isinstance(sent, list) and len(sent) != len(rows):
         raise Invalid.at("temperature", f"expected one number, or one for each of {len(rows)} rows, got {len(sent)}")
     try:
-        each = [_HOT.check(item) for item in (sent if isinstance(sent, list) else [sent])]
+        each = [HOT.check(item) for item in (sent if isinstance(sent, list) else [sent])]
     except ParameterError as error:
         raise Invalid.at("temperature", error.message) from None
     return SoftmaxJob(rows, each if isinstance(sent, list) else each * len(rows), fields.kind)
