@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-long check bench format docs image clean
+.PHONY: help demo serve test test-long check bench sanitize format docs image clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ check: $(INSTALLED) ## lint, types, import contract, Dockerfile
 bench: $(INSTALLED) ## measure the kernels beside their peers; ARGS="--quick", ARGS="--base REV"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt matplotlib transformers
 	$(BIN)/python -m loadtest.kernels.bench $(ARGS)
+
+sanitize: ## fuzz the compiled kernels under AddressSanitizer and UndefinedBehaviorSanitizer
+	kernels/native/sanitize.sh
 
 format: $(INSTALLED) ## format the code and sort imports
 	$(BIN)/ruff check --fix-only --quiet .

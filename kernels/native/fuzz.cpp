@@ -1,0 +1,161 @@
+// Random rows and parameters through every instruction set, against a plain sort. Built with sanitizers by
+// `make sanitize`; exits 1 at the first difference.
+//
+//   fuzz ROUNDS [SEED]
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "pool.h"
+#include "row.h"
+
+using namespace logitd;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Case {
+    std::vector<float> logits;
+    std::vector<uint32_t> mask;
+    std::vector<int64_t> ids;
+    std::vector<double> bias;
+    Row row{};
+};
+
+struct Random {
+    std::mt19937_64 bits;
+    double uniform() { return double(bits() >> 11) * 0x1p-53; }
+    int64_t below(int64_t n) { return int64_t(bits() % uint64_t(n)); }
+    bool chance(double p) { return uniform() < p; }
+    double normal() { return std::normal_distribution<double>()(bits); }
+};
+
+float logit(Random& random, int kind) {
+    switch (kind) {
+        case 0: return float(random.normal() * 3);
+        case 1: return std::round(float(random.normal() * 2));
+        case 2: return random.chance(0.9) ? -float(infinity) : float(random.normal());
+        case 3: return float(random.normal()) * 1e-40f;
+        case 4: return random.chance(0.5) ? 3e38f : -3e38f;
+        case 5: return 1e5f + float(random.normal());
+        case 6: return 0.0f * (random.chance(0.5) ? -1.0f : 1.0f);
+        default: {
+            const uint32_t any = uint32_t(random.bits());
+            float out;
+            std::memcpy(&out, &any, 4);
+            return out;
+        }
+    }
+}
+
+Case make(Random& random) {
+    Case made;
+    const int64_t vocab = 1 + (random.chance(0.2) ? random.below(20000) : random.below(1200));
+    const int kind = int(random.below(random.chance(0.05) ? 8 : 7));
+    made.logits.resize(vocab);
+    for (float& x : made.logits) x = logit(random, kind);
+    if (random.chance(0.3)) {
+        made.mask.resize((vocab + 31) / 32);
+        for (uint32_t& word : made.mask) word = random.chance(0.1) ? 0 : uint32_t(random.bits());
+    }
+    if (random.chance(0.4)) {
+        const double share = random.uniform() * random.uniform();
+        for (int64_t id = 0; id < vocab; id++)
+            if (random.chance(share)) {
+                made.ids.push_back(id);
+                made.bias.push_back(random.chance(0.3) ? -infinity : random.normal() * 5);
+            }
+    }
+    const double temperatures[] = {0, 1, 0.7, 1e-38, 1e300, 20, 1e-310};
+    made.row = {made.logits.data(), 1, vocab, Dtype::f32, made.mask.empty() ? nullptr : made.mask.data(),
+                made.ids.data(), made.bias.data(), int64_t(made.ids.size()), temperatures[random.below(7)],
+                random.chance(0.3) ? random.uniform() : 0, random.chance(0.4) ? random.below(vocab + 3) : 0,
+                random.chance(0.2), random.chance(0.5) ? std::max(random.uniform(), 1e-12) : 1, random.uniform()};
+    return made;
+}
+
+// What the kept set must be, by sorting everything; -1 for a row that has no answer.
+int64_t expected_kept(const Case& made) {
+    std::vector<double> left;
+    size_t edit = 0;
+    for (int64_t id = 0; id < made.row.vocab; id++) {
+        double x = made.logits[id];
+        if (!(x < infinity)) return -1;
+        if (edit < made.ids.size() && made.ids[edit] == id) x += made.bias[edit++];
+        const bool allowed = made.mask.empty() || (made.mask[id >> 5] >> (id & 31) & 1);
+        if (allowed && x > -infinity) left.push_back(x);
+    }
+    if (left.empty()) return -1;
+    const Row& row = made.row;
+    if (row.temperature == 0) return 1;
+    std::sort(left.begin(), left.end(), std::greater<double>());
+    size_t kept = left.size();
+    if (row.min_p > 0) {
+        const double floor = left[0] + row.temperature * std::log(row.min_p);
+        size_t count = 0;
+        while (count < kept && left[count] >= floor) count++;
+        kept = std::max<size_t>(count, 1);
+    }
+    if (row.top_k > 0 && size_t(row.top_k) < kept) {
+        size_t count = size_t(row.top_k);
+        while (row.ties_all && count < kept && left[count] == left[row.top_k - 1]) count++;
+        kept = count;
+    }
+    if (row.top_p < 1) {
+        std::vector<double> through;
+        double mass = 0;
+        for (size_t i = 0; i < kept; i++) through.push_back(mass += std::exp((left[i] - left[0]) / row.temperature));
+        kept = size_t(std::lower_bound(through.begin(), through.end(), row.top_p * mass) - through.begin()) + 1;
+        const double slack = 1e-9 * mass;  // a boundary within rounding may fall either way
+        const size_t least = size_t(std::lower_bound(through.begin(), through.end(), row.top_p * mass - slack) - through.begin());
+        const size_t most = size_t(std::lower_bound(through.begin(), through.end(), row.top_p * mass + slack) - through.begin());
+        if (least != most) return 0;
+    }
+    return int64_t(kept);
+}
+
+int fail(int64_t round, const char* what) {
+    std::fprintf(stderr, "round %lld: %s\n", static_cast<long long>(round), what);
+    return 1;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+    const int64_t rounds = count > 1 ? std::atoll(arguments[1]) : 1000;
+    Random random{std::mt19937_64(count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1)};
+    std::vector<const Kernels*> all{&kernels_portable};
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) all.push_back(&kernels_avx2);
+    if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) all.push_back(&kernels_avx512);
+#endif
+    Scratch scratch;
+    for (int64_t round = 0; round < rounds; round++) {
+        const Case made = make(random);
+        const int64_t kept = expected_kept(made);
+        Answer first{};
+        for (const Kernels* kernels : all) {
+            Answer answer{};
+            std::vector<float> values(made.row.vocab);
+            kernels->sample(made.row, scratch, answer);
+            if (kernels == all.front()) first = answer;
+            if (std::memcmp(&first.token, &answer.token, sizeof(Answer) - offsetof(Answer, token)) != 0)
+                return fail(round, "instruction sets differ");
+            if (kept < 0 ? answer.status == Status::ok : answer.status != Status::ok) return fail(round, "wrong status");
+            if (kept > 0 && answer.kept != kept) return fail(round, "wrong kept count");
+            if (answer.status == Status::ok && (answer.token < 0 || answer.token >= made.row.vocab || !(answer.logprob <= 0)))
+                return fail(round, "impossible answer");
+            Row plain = made.row;
+            plain.temperature = std::max(plain.temperature, 1e-3);
+            kernels->softmax(plain, round % 2 == 0, values.data(), scratch, answer);
+        }
+    }
+    std::printf("%lld rounds, %zu instruction sets, no difference\n", static_cast<long long>(rounds), all.size());
+    return 0;
+}
