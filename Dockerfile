@@ -29,7 +29,8 @@ RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -r
 COPY pyproject.toml README.md LICENSE ./
 COPY kernels kernels
 COPY service service
-RUN pip install --no-cache-dir -c constraints.txt '.[server]'
+RUN pip install --no-cache-dir -c constraints.txt '.[server]' \
+    && /opt/logitd/bin/python -c "import logitd_kernels._native"
 
 FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="logitd" \

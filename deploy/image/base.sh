@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Make a stand-in for the slim Python image out of Debian packages, for a machine that reaches no image registry.
-# Debian 12's Python is 3.11, as the real one's. It is tagged without a registry, so it never passes for the real one.
+# Debian 12's Python is 3.11, as the real one's, whose headers it needs too. It is tagged without a registry, so it never
+# passes for the real one.
 set -euo pipefail
 cd "$(dirname "$0")"
 # shellcheck source=deploy/image/store.sh
@@ -21,7 +22,7 @@ trap 'rm -rf "$context"' EXIT
 
 step "base: Debian bookworm with Python"
 mmdebstrap --quiet --variant=minbase \
-    --include=ca-certificates,python-is-python3,python3-pip,python3-venv \
+    --include=ca-certificates,libpython3-dev,python-is-python3,python3-pip,python3-venv \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' \

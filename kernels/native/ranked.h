@@ -67,7 +67,10 @@ public:
     // The row's totals; their mass may be off by `error()` of itself until a decision needs more.
     Prefix everything() {
         if (!swept_) {
-            if constexpr (std::is_same_v<T, double>) {
+            if (finite_ == 1) {  // the sweep's smallest masses must not make this anything but certain
+                totals_ = {1, 0};
+                swept_ = true;
+            } else if constexpr (std::is_same_v<T, double>) {
                 exact();
             } else if (temperature_ < 1e-30 || temperature_ > 1e30) {
                 exact();

@@ -1,10 +1,13 @@
-"""The GPU backend: the hot chain in two kernels, from rows of logits to tokens and row results.
+"""The GPU backend: the hot chain in four kernels, from rows of logits to tokens and row results.
 
-`statistics` reads the batch once; `selection` cuts and draws, one program a row, on `row` (a row's tokens and their
-weights), `crossing` (where a running weight crosses a target), `window` (what was gathered out of the row) and `draw`.
-`staging` moves rows to the device, `launch` drives. Importing this package imports no triton.
+`statistics` reads the batch once, in parts of rows; then, one program a row, `selection` cuts and draws in the top of
+the row, `search` where that is not deep enough, and `draw` finds the token's id. They stand on `row` (a row's tokens
+and their weights), `crossing` (where a running weight crosses a target), `window` (what was gathered out of a row) and
+`steps` (the order of the cuts). `staging` moves rows to the device, `launch` drives. Importing this package imports no
+triton.
 """
 
+import os
 from importlib.util import find_spec
 
 import torch
@@ -14,16 +17,16 @@ from logitd_kernels.hot import HotBatch, HotResult
 _OLDEST = (8, 0)  # the oldest compute capability that the kernels are compiled for in tests
 
 
-def why_not() -> str | None:
-    """Return why this backend cannot run here, None when it can.
+def interpreted() -> bool:
+    """Whether triton interprets kernels on the CPU: slowly, for tests."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
 
-    Under TRITON_INTERPRET=1 it runs on the CPU: slowly, for tests.
-    """
+
+def why_not() -> str | None:
+    """Return why this backend cannot run here, None when it can."""
     if find_spec("triton") is None:
         return "triton is not installed: pip install 'logitd[gpu]'"
-    import triton
-
-    if triton.knobs.runtime.interpret:
+    if interpreted():
         return None
     if not torch.cuda.is_available():
         return "torch finds no CUDA device"

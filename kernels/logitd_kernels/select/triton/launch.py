@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from logitd_kernels.head import Floats, Ids
 from logitd_kernels.hot import OK, HotBatch, HotResult
+from logitd_kernels.select.triton import interpreted
 from logitd_kernels.select.triton.draw import token_kernel
 from logitd_kernels.select.triton.search import search_kernel
 from logitd_kernels.select.triton.selection import select_kernel
 from logitd_kernels.select.triton.staging import Arena, Staging
 from logitd_kernels.select.triton.statistics import PLACES, SUMS, statistics_kernel
-from logitd_kernels.select.triton.steps import ANSWERS
+from logitd_kernels.select.triton.steps import ANSWERS, PENDING
 
 SEGMENT = 4096  # tokens that one program of the statistics reads
 WINDOW = 1024  # logits that a row's window has room for
@@ -87,7 +88,11 @@ class Prepared:
     answers: torch.Tensor
 
     def launch(self) -> None:
-        """Enqueue the four kernels on the current stream, without allocating or waiting: a CUDA graph may hold them."""
+        """Enqueue the four kernels on the current stream, without allocating or waiting.
+
+        Grids and arguments follow from R, V, dtype and the presence of a mask, so a CUDA graph may hold a launch. None
+        is held here: R and V change from batch to batch, and rows are sent from memory that changes too.
+        """
         self.launch_statistics()
         scratch = (self.listed, self.window, self.answers)
         for kernel in (select_kernel, search_kernel):
@@ -187,7 +192,7 @@ class Device:
 @cache
 def device_here() -> Device:
     """Return the device of this process: the current CUDA device, or the CPU when kernels are interpreted."""
-    return Device(torch.device("cpu" if triton.knobs.runtime.interpret else "cuda"))
+    return Device(torch.device("cpu" if interpreted() else "cuda"))
 
 
 def _wide(batch: HotBatch) -> NDArray[np.bool_]:
@@ -223,6 +228,8 @@ def _numbers(batch: HotBatch, part: Ids) -> Floats:
 
 def _report(answers: Floats, temperature: Floats, part: Ids, result: HotResult) -> None:
     status, place, token, value, _, m, d, energy, count, mass, kept_energy = answers.T
+    if (status == PENDING.value).any():
+        raise RuntimeError(f"row {part[np.argmax(status == PENDING.value)]} changed while it was sampled")
     result.status[part] = status
     result.place[part] = place
     result.token[part] = token

@@ -85,11 +85,12 @@ def search_kernel(
         if whole:
             kept = (finite.to(tl.int64), kept[1], kept[2])
             tl.store(answers_ptr + 6, kept[1].to(tl.float64) / scale)
-        value, rank, kept = _cut_deep(
+        value, rank, kept, done = _cut_deep(
             row, numbers_ptr, window_ptr + program * WINDOW, scaling, kept, uniform(tokens_ptr, program), finite, light,
             CHUNK, CHUNKS, WINDOW,
         )  # fmt: skip
-        report(answers_ptr, value, rank, kept, scale)
+        if done:
+            report(answers_ptr, value, rank, kept, scale)
 
 
 @triton.jit
@@ -97,14 +98,20 @@ def _cut_deep(
     row, numbers_ptr, window_ptr, scaling, kept, u, finite, light,
     CHUNK: tl.constexpr, CHUNKS: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Return the drawn logit, its rank among its equals, and what is kept."""
+    """Return the drawn logit, its rank among its equals, what is kept, and whether the cuts came to an end.
+
+    A cut takes a turn in a window that its crossing lies in, and a turn before to gather one, so six are enough; only
+    logits that change while they are read could take more.
+    """
     value = scaling[0]
     rank = tl.zeros([], tl.int64)
     above = (rank, rank, rank)
     values = tl.full([WINDOW], float("-inf"), tl.float64)
     size = tl.zeros([], tl.int32)
     step = first_step(numbers_ptr, kept[0])
-    while step != DONE:
+    turns = 6
+    while (step != DONE) & (turns > 0):
+        turns -= 1
         by_count = step == TOP_K
         need = target(numbers_ptr, step, kept[1], u)
         weights = weigh_window(values, size, scaling, WINDOW)
@@ -120,7 +127,7 @@ def _cut_deep(
             low, high = _narrow(row, scaling, need, by_count, low, finite, CHUNK, CHUNKS, WINDOW)
             above = sums_above(row, scaling, key_value(high), CHUNK, CHUNKS)
             values, size = gather_window(row, window_ptr, key_value(low), key_value(high), CHUNK, CHUNKS, WINDOW)
-    return value, rank, kept
+    return value, rank, kept, step == DONE
 
 
 @triton.jit

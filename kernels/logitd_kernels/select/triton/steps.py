@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 ANSWERS = tl.constexpr(11)  # status, place, token, its logit, its rank, m, d, energy, kept count, mass and energy
-PENDING = tl.constexpr(4.0)  # a status that no answer has
+PENDING = tl.constexpr(4.0)  # the status of a row that is left to the search
 TOP_K, TOP_P, DRAW, DONE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 
