@@ -43,7 +43,7 @@ def answer(connection):
     return data
 
 
-@pytest.mark.parametrize("length", [100_001, 10**12])
+@pytest.mark.parametrize("length", [100_001, 10**12, 10**16 - 1])
 def test_a_declared_length_is_refused_before_a_byte_of_it(small_url, length):
     with connected(small_url) as connection:
         connection.sendall(head(f"content-length: {length}"))
@@ -123,6 +123,35 @@ def test_rows_and_vocabulary_are_bounded(serve):
             response = post(url, "/v1/sample", body)
             assert (response.status_code, response.json()["errors"][0]["path"]) == (422, path)
         assert len(sampled(url, [[1]] * 4)) == 4
+
+
+def test_work_is_bounded_by_rows_times_what_each_asks(serve):
+    with serve(Settings(max_edits=100, max_draws=50, max_json_bytes=2000)) as url:
+        rows = [[0.0] * 60] * 3
+        for body, path in [
+            ({"logits": rows, "params": {"banned_ids": list(range(50)) * 3}}, "params"),
+            ({"logits": rows, "params": {"logit_bias": {str(token): 1 for token in range(40)}}}, "params"),
+            ({"logits": rows, "logprobs": 20}, "logprobs"),
+        ]:
+            response = post(url, "/v1/sample", body)
+            assert (response.status_code, response.json()["errors"][0]["path"]) == (422, path)
+        assert len(sampled(url, rows, {"banned_ids": list(range(50))})) == 3
+        softmax = post(url, "/v1/softmax", {"logits": rows})
+        assert (softmax.status_code, softmax.json()["errors"][0]["path"]) == (422, "accept")
+        assert post(url, "/v1/softmax", {"logits": rows, "kind": "logsumexp"}).status_code == 200
+
+
+def test_many_bans_on_many_rows_are_prepared_once(service_url):
+    rows, vocab = 200, 100_000
+    head = {
+        "head_ids": np.zeros((rows, 1), np.int64),
+        "head_logits": np.zeros((rows, 1), np.float32),
+        "log_z": np.ones(rows),
+    }
+    asked = {"vocab_size": vocab, "params": {"banned_ids": list(range(1, vocab))}}
+    # Minutes, and this test's timeout, when each row prepares its bans anew.
+    answered = post_tensors(service_url, "/v1/sample", head, asked).json()["rows"]
+    assert [row["token"] for row in answered] == [0] * rows
 
 
 def resident_bytes():

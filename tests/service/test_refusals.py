@@ -147,6 +147,11 @@ def with_header(header, data=b"\0" * 8):
     return struct.pack("<Q", len(text)) + text + data
 
 
+def test_metadata_that_is_not_unicode(service_url):
+    body = with_header(rb'{"__metadata__":{"request":"\ud800"}}', b"")
+    refused(post(service_url, "/v1/sample", body, SAFETENSORS), 400, "__metadata__.request")
+
+
 def tensor(shape, begin, end, dtype="F32"):
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
@@ -227,6 +232,7 @@ def test_paths_of_a_json_head_follow_the_json(service_url):
     head = {"ids": [[0, 0]], "logits": [[2, 1]], "log_z": [3], "vocab_size": 9}
     refused(post(service_url, "/v1/sample", {"head": head}), 422, "head.ids[0]")
     refused(post(service_url, "/v1/sample", {"head": {**head, "size": 1}}), 422, "head.size")
+    refused(post(service_url, "/v1/sample", {"head": {**head, "vocab_size": 0}}), 422, "head.vocab_size")
     refused(post(service_url, "/v1/sample", {"head": {"ids": [[0]]}}), 422, "head.logits")
     refused(post(service_url, "/v1/sample", {"head": [1]}), 422, "head")
     refused(post(service_url, "/v1/sample", {"head": {**head, "ids": [[0, 1]]}, "logits": ROW}), 422, "logits")
