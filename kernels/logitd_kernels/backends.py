@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from logitd_kernels.errors import BackendUnavailable
 from logitd_kernels.hot import Hot
-from logitd_kernels.select import cpu
+from logitd_kernels.select import cpu, triton
 from logitd_kernels.select.ordered import OrderedRow
 from logitd_kernels.select.reference import ReferenceRow
 from logitd_kernels.select.torch import TorchRow
@@ -49,17 +49,17 @@ class Backend:
 
 _ROWS: dict[str, Callable[[torch.Tensor, float], OrderedRow]] = {
     "cpu": TorchRow,
+    "triton": TorchRow,
     "torch": TorchRow,
     "reference": ReferenceRow,
 }
-_HOT: dict[str, Hot] = {"cpu": cpu.sample_hot}
-_MISSING = {"triton": "this build has no GPU kernels"}
-NAMES = ("auto", *_ROWS, *_MISSING)
+_HOT: dict[str, Hot] = {"cpu": cpu.sample_hot, "triton": triton.sample_hot}
+NAMES = ("auto", *_ROWS)
 
 
 def available() -> dict[str, str | None]:
     """Return every backend's name with None, or the reason why it cannot run here."""
-    return {**dict.fromkeys(_ROWS), "cpu": cpu.why_not(), **_MISSING}
+    return {**dict.fromkeys(_ROWS), "cpu": cpu.why_not(), "triton": triton.why_not()}
 
 
 def set_threads(count: int) -> None:
@@ -69,7 +69,9 @@ def set_threads(count: int) -> None:
 
 
 def pick(name: str) -> Backend:
-    """Return the backend of that name; `auto` takes the fastest that runs here.
+    """Return the backend of that name; `auto` takes the fastest for rows that are in this machine's memory.
+
+    That is never `triton`: rows reach a GPU slower than `cpu` reads them, so it is for who asks for it.
 
     Raises:
         BackendUnavailable: the name is unknown, or an explicitly named backend cannot run here.

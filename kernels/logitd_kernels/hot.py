@@ -1,11 +1,12 @@
 """The hot chain as arrays: mask, bias, bans, temperature, min_p, top_k, top_p and one draw a row, for a whole batch.
 
-Compiled backends take a `HotBatch` and fill a `HotResult`. What it computes is defined by the formulas in `sampling/`
-and tested equal to them; what it does not cover runs through those formulas.
+Compiled backends take a `HotBatch` and answer one record a row. What they compute is defined by the formulas in
+`sampling/` and tested equal to them; what it does not cover runs through those formulas.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -20,76 +21,63 @@ HOT = frozenset({"mask", "logit_bias", "banned_ids", "allowed_ids", "temperature
 OK, NAN, POSINF, ALL_MASKED = 0, 1, 2, 3
 
 
+# One row to sample, as the compiled kernels read it (`struct Request` in native/row.h).
+REQUEST = np.dtype(
+    [
+        ("row", np.int64),  # of the batch's logits
+        ("edits_begin", np.int64),  # where its edits are in `edit_ids` and `edit_bias`
+        ("edits_end", np.int64),
+        ("temperature", np.float64),  # 0 for greedy
+        ("min_p", np.float64),  # 0 off
+        ("top_k", np.int64),  # 0 off
+        ("top_p", np.float64),  # 1 off
+        ("seed", np.uint64),
+        ("stream", np.uint32),
+        ("step", np.uint32),
+        ("ties_all", np.bool_),  # whether top_k keeps all tokens equal to the k-th
+    ],
+    align=True,
+)
+
+# What a row answers (`struct Answer` in native/row.h); all but status and place is meaningless where it is not OK.
+ANSWER = np.dtype(
+    [
+        ("status", np.int32),  # OK, NAN, POSINF or ALL_MASKED
+        ("place", np.int64),  # the first logit that is NaN or +inf, −1 when the row is not bad for one
+        ("token", np.int64),
+        ("logprob", np.float64),  # this and the rest as in `RowResult`
+        ("entropy", np.float64),
+        ("entropy_kept", np.float64),
+        ("kept", np.int64),
+        ("kept_mass", np.float64),
+    ],
+    align=True,
+)
+
+Requests = NDArray[np.void]
+Answers = NDArray[np.void]
+
+
 @dataclass(frozen=True)
 class HotBatch:
     """R rows to sample out of a batch of B.
 
     Attributes:
         logits: [B, V] float32, float16, bfloat16 or float64, any strides; never written to.
-        rows: [R] int64, which rows of `logits`.
+        requests: [R] of REQUEST.
         mask: [R, ⌈V/32⌉] uint32 words, least significant bit first, 1 = allowed; None allows all.
-        edit_offsets: [R + 1] int64, where each row's edits begin in the two arrays below.
         edit_ids: [E] int64, ascending and distinct within a row.
         edit_bias: [E] float64, added to the logit in float64; −inf forbids.
-        temperature: [R] float64, 0 for greedy.
-        min_p: [R] float64, 0 off.
-        top_k: [R] int64, 0 off.
-        ties_all: [R] bool, whether top_k keeps all tokens equal to the k-th.
-        top_p: [R] float64, 1 off.
-        seed: [R] uint64.
-        stream, step: [R] uint32.
     """
 
     logits: torch.Tensor
-    rows: Ids
+    requests: Requests
     mask: NDArray[np.uint32] | None
-    edit_offsets: Ids
     edit_ids: Ids
     edit_bias: Floats
-    temperature: Floats
-    min_p: Floats
-    top_k: Ids
-    ties_all: NDArray[np.bool_]
-    top_p: Floats
-    seed: NDArray[np.uint64]
-    stream: NDArray[np.uint32]
-    step: NDArray[np.uint32]
 
 
-@dataclass(frozen=True)
-class HotResult:
-    """What each of the R rows answers; meaningless where `status` is not OK.
-
-    Attributes:
-        status: [R] int32, one of OK, NAN, POSINF, ALL_MASKED.
-        place: [R] int64, the first logit that is NaN or +inf, −1 when the row is not bad for one.
-        token: [R] int64.
-        logprob, entropy, entropy_kept, kept_mass: [R] float64, as in `RowResult`.
-        kept: [R] int64.
-    """
-
-    status: NDArray[np.int32]
-    place: Ids
-    token: Ids
-    logprob: Floats
-    entropy: Floats
-    entropy_kept: Floats
-    kept: Ids
-    kept_mass: Floats
-
-    @classmethod
-    def empty(cls, rows: int) -> "HotResult":
-        """Return arrays to be filled; their contents are undefined."""
-        floats, integers = np.empty((4, rows)), np.empty((3, rows), np.int64)
-        status, (place, token, kept), (logprob, entropy, entropy_kept, mass) = (
-            np.empty(rows, np.int32),
-            integers,
-            floats,
-        )
-        return cls(status, place, token, logprob, entropy, entropy_kept, kept, mass)
-
-
-Hot = Callable[[HotBatch], HotResult]
+Hot = Callable[[HotBatch], Answers]
 
 
 def hot_batch(
@@ -110,23 +98,33 @@ def hot_batch(
         allowed: for each, [V] booleans or None.
         bias: for each, {id: bias}.
     """
-    ids = [np.array(sorted(one), np.int64) for one in bias]
-    biases = [np.array([one[int(token)] for token in own], np.float64) for one, own in zip(bias, ids, strict=True)]
+    vocab_size = logits.shape[1]
+    ends = list(accumulate(len(one) for one in bias))
+    edits = [edit for one in bias for edit in sorted(one.items())]
     return HotBatch(
         logits=logits,
-        rows=np.array(rows, np.int64),
-        mask=_packed(allowed, logits.shape[1]),
-        edit_offsets=np.concatenate([[0], np.cumsum([len(own) for own in ids])]).astype(np.int64),
-        edit_ids=np.concatenate(ids) if ids else np.zeros(0, np.int64),
-        edit_bias=np.concatenate(biases) if biases else np.zeros(0),
-        temperature=np.array([one["temperature"] for one in values], np.float64),
-        min_p=np.array([one["min_p"] for one in values], np.float64),
-        top_k=np.array([max(0, min(one["top_k"], logits.shape[1])) for one in values], np.int64),
-        ties_all=np.array([one["ties"] == "all" for one in values], np.bool_),
-        top_p=np.array([one["top_p"] for one in values], np.float64),
-        seed=np.array(seeds, np.uint64),
-        stream=np.array([one["stream"] for one in values], np.uint32),
-        step=np.array([one["step"] for one in values], np.uint32),
+        requests=np.array(
+            [
+                (
+                    row,
+                    end - len(own),
+                    end,
+                    one["temperature"],
+                    one["min_p"],
+                    max(0, min(one["top_k"], vocab_size)),
+                    one["top_p"],
+                    seed,
+                    one["stream"],
+                    one["step"],
+                    one["ties"] == "all",
+                )
+                for row, one, seed, own, end in zip(rows, values, seeds, bias, ends, strict=True)
+            ],
+            REQUEST,
+        ),
+        mask=_packed(allowed, vocab_size),
+        edit_ids=np.array([token for token, _ in edits], np.int64),
+        edit_bias=np.array([one for _, one in edits], np.float64),
     )
 
 

@@ -120,6 +120,13 @@ int64_t expected_kept(const Case& made) {
     return int64_t(kept);
 }
 
+// The same logits as float64, each followed by one that must not be read.
+std::vector<double> strided(const Case& made) {
+    std::vector<double> out(2 * made.logits.size(), std::numeric_limits<double>::quiet_NaN());
+    for (size_t i = 0; i < made.logits.size(); i++) out[2 * i] = double(made.logits[i]);
+    return out;
+}
+
 int fail(int64_t round, const char* what) {
     std::fprintf(stderr, "round %lld: %s\n", static_cast<long long>(round), what);
     return 1;
@@ -151,6 +158,14 @@ int main(int count, char** arguments) {
             if (kept > 0 && answer.kept != kept) return fail(round, "wrong kept count");
             if (answer.status == Status::ok && (answer.token < 0 || answer.token >= made.row.vocab || !(answer.logprob <= 0)))
                 return fail(round, "impossible answer");
+            const std::vector<double> spread = strided(made);
+            Row wide = made.row;
+            wide.logits = spread.data();
+            wide.stride = 2;
+            wide.dtype = Dtype::f64;
+            kernels->sample(wide, scratch, answer);
+            if (std::memcmp(&first.token, &answer.token, sizeof(Answer) - offsetof(Answer, token)) != 0)
+                return fail(round, "a float64 row of floats differs");
             Row plain = made.row;
             plain.temperature = std::max(plain.temperature, 1e-3);
             kernels->softmax(plain, round % 2 == 0, values.data(), scratch, answer);

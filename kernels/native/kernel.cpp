@@ -118,30 +118,28 @@ void sample_as(const Row& row, Scratch& scratch, Answer& answer) {
     report(answer, ranked.largest(), 0.0, 0.0, {1, 1.0, 0.0}, 1.0);
 }
 
-// A float64 row whose logits are all floats gives the bits of the float row: the same answer however it was sent.
-bool narrowed(const Row& row, Scratch& scratch, Row& out) {
+// Whether all logits of a float64 row are floats: then it has the float row's bits, the same answer however it was sent.
+bool all_floats(const Row& row) {
     const double* logits = static_cast<const double*>(row.logits);
-    float* floats = static_cast<float*>(scratch.take(8, row.vocab * sizeof(float)));
-    for (int64_t i = 0; i < row.vocab; i++) {
-        const double x = logits[i * row.stride];
-        floats[i] = float(x);
-        if (double(floats[i]) != x && x == x) return false;
+    for (int64_t begin = 0; begin < row.vocab; begin += block) {
+        bool wide = false;
+        for (int64_t i = begin; i < std::min(begin + block, row.vocab); i++) {
+            const double x = logits[i * row.stride];
+            wide |= (double(float(x)) != x) & (x == x);
+        }
+        if (wide) return false;
     }
-    out = row;
-    out.logits = floats;
-    out.stride = 1;
-    out.dtype = Dtype::f32;
     return true;
 }
 
 void sample(const Row& row, Scratch& scratch, Answer& answer) {
-    Row narrow;
-    if (row.dtype == Dtype::f64 && narrowed(row, scratch, narrow)) return sample_as<float>(narrow, scratch, answer);
     switch (row.dtype) {
         case Dtype::f32: return sample_as<float>(row, scratch, answer);
         case Dtype::f16: return sample_as<half>(row, scratch, answer);
         case Dtype::bf16: return sample_as<uint16_t>(row, scratch, answer);
-        case Dtype::f64: return sample_as<double>(row, scratch, answer);
+        case Dtype::f64:
+            if (all_floats(row)) return sample_as<narrow>(row, scratch, answer);
+            return sample_as<double>(row, scratch, answer);
     }
 }
 

@@ -156,7 +156,28 @@ inline F load(const half* p) {
 #endif
 }
 
+// A double that is a float.
+struct narrow {
+    double value;
+};
+
+inline F load(const narrow* p) {
+#if defined(__AVX512F__)
+    const __m512d* halves = reinterpret_cast<const __m512d*>(p);
+    const __m256 low = _mm512_cvtpd_ps(_mm512_loadu_pd(halves)), high = _mm512_cvtpd_ps(_mm512_loadu_pd(halves + 1));
+    return (F)_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+#elif defined(__AVX2__)
+    const double* halves = reinterpret_cast<const double*>(p);
+    return (F)_mm256_set_m128(_mm256_cvtpd_ps(_mm256_loadu_pd(halves + 4)), _mm256_cvtpd_ps(_mm256_loadu_pd(halves)));
+#else
+    F out;
+    for (int i = 0; i < width; i++) out[i] = float(p[i].value);
+    return out;
+#endif
+}
+
 inline float scalar(float x) { return x; }
+inline float scalar(narrow x) { return float(x.value); }
 inline float scalar(half x) { return half_to_float(x.bits); }
 inline float scalar(uint16_t x) {
     const uint32_t bits = uint32_t(x) << 16;

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "philox.h"
@@ -50,49 +51,69 @@ std::vector<std::string> isas() {
     return names;
 }
 
+// A row to sample, with the names and the layout of REQUEST in logitd_kernels/hot.py.
+struct Request {
+    int64_t row, edits_begin, edits_end;
+    double temperature, min_p;
+    int64_t top_k;
+    double top_p;
+    uint64_t seed;
+    uint32_t stream, step;
+    bool ties_all;
+};
+
+// The memory of a contiguous array of T, held while this lives. The buffer protocol costs a tenth of an ndarray argument.
+template <typename T>
+class Items {
+public:
+    explicit Items(nb::handle array) {
+        const int flags = std::is_const_v<T> ? PyBUF_SIMPLE : PyBUF_WRITABLE;
+        if (array.is_none()) return;
+        if (PyObject_GetBuffer(array.ptr(), &view_, flags) != 0) nb::raise_python_error();
+    }
+    Items(const Items&) = delete;
+    Items& operator=(const Items&) = delete;
+    ~Items() {
+        if (view_.obj) PyBuffer_Release(&view_);
+    }
+    T* data() const { return static_cast<T*>(view_.buf); }
+    int64_t size() const { return int64_t(view_.len) / int64_t(sizeof(T)); }
+
+private:
+    Py_buffer view_{};
+};
+
 // The batch as `logitd_kernels.hot.HotBatch` has it; `logits` is an address that the caller keeps alive.
 void sample(uintptr_t logits, int dtype, int64_t item_bytes, int64_t row_stride, int64_t stride, int64_t vocab,
-            Array<const int64_t> rows, nb::object mask, Array<const int64_t> edit_offsets, Array<const int64_t> edit_ids,
-            Array<const double> edit_bias, Array<const double> temperature, Array<const double> min_p,
-            Array<const int64_t> top_k, Array<const bool> ties_all, Array<const double> top_p,
-            Array<const uint64_t> seed, Array<const uint32_t> stream, Array<const uint32_t> step,
-            Array<int32_t> status, Array<int64_t> place, Array<int64_t> token, Array<double> logprob,
-            Array<double> entropy, Array<double> entropy_kept, Array<int64_t> kept, Array<double> kept_mass) {
-    const uint32_t* words = nullptr;
-    Array<const uint32_t> held;
-    if (!mask.is_none()) {
-        held = nb::cast<Array<const uint32_t>>(mask);
-        words = held.data();
-    }
-    const int64_t count = int64_t(rows.shape(0)), mask_words = (vocab + 31) / 32;
+            nb::handle requests, nb::handle mask, nb::handle edit_ids, nb::handle edit_bias, nb::handle answers) {
+    const Items<const Request> wanted(requests);
+    const Items<const uint32_t> words(mask);
+    const Items<const int64_t> ids(edit_ids);
+    const Items<const double> bias(edit_bias);
+    const Items<Answer> out(answers);
+    const int64_t count = wanted.size(), mask_words = (vocab + 31) / 32;
+    if (out.size() != count || (words.data() && words.size() != count * mask_words) || ids.size() != bias.size())
+        throw nb::value_error("arrays of a batch disagree in length");
     const Kernels* kernels = active;
     nb::gil_scoped_release released;
     Pool::shared().run(count, [&](int64_t i, Scratch& scratch) {
+        const Request& request = wanted.data()[i];
         Row row{};
-        row.logits = reinterpret_cast<const char*>(logits) + rows.data()[i] * row_stride * item_bytes;
+        row.logits = reinterpret_cast<const char*>(logits) + request.row * row_stride * item_bytes;
         row.stride = stride;
         row.vocab = vocab;
         row.dtype = Dtype(dtype);
-        row.mask = words ? words + i * mask_words : nullptr;
-        row.edits = edit_offsets.data()[i + 1] - edit_offsets.data()[i];
-        row.edit_ids = edit_ids.data() + edit_offsets.data()[i];
-        row.edit_bias = edit_bias.data() + edit_offsets.data()[i];
-        row.temperature = temperature.data()[i];
-        row.min_p = min_p.data()[i];
-        row.top_k = top_k.data()[i];
-        row.ties_all = ties_all.data()[i];
-        row.top_p = top_p.data()[i];
-        row.uniform = uniform(seed.data()[i], stream.data()[i], step.data()[i], 0, 0);
-        Answer answer{};
-        kernels->sample(row, scratch, answer);
-        status.data()[i] = int32_t(answer.status);
-        place.data()[i] = answer.place;
-        token.data()[i] = answer.token;
-        logprob.data()[i] = answer.logprob;
-        entropy.data()[i] = answer.entropy;
-        entropy_kept.data()[i] = answer.entropy_kept;
-        kept.data()[i] = answer.kept;
-        kept_mass.data()[i] = answer.kept_mass;
+        row.mask = words.data() ? words.data() + i * mask_words : nullptr;
+        row.edits = request.edits_end - request.edits_begin;
+        row.edit_ids = ids.data() + request.edits_begin;
+        row.edit_bias = bias.data() + request.edits_begin;
+        row.temperature = request.temperature;
+        row.min_p = request.min_p;
+        row.top_k = request.top_k;
+        row.ties_all = request.ties_all;
+        row.top_p = request.top_p;
+        row.uniform = uniform(request.seed, request.stream, request.step, 0, 0);
+        kernels->sample(row, scratch, out.data()[i]);
     });
 }
 
@@ -129,14 +150,13 @@ double floor_pass(Array<const float> logits) {
 }  // namespace
 
 NB_MODULE(_native, module) {
-    module.def("sample", &sample, nb::arg("logits"), nb::arg("dtype"), nb::arg("item_bytes"), nb::arg("row_stride"),
-               nb::arg("stride"), nb::arg("vocab"), nb::arg("rows"), nb::arg("mask").none(), nb::arg("edit_offsets"),
-               nb::arg("edit_ids"), nb::arg("edit_bias"), nb::arg("temperature"), nb::arg("min_p"), nb::arg("top_k"),
-               nb::arg("ties_all"), nb::arg("top_p"), nb::arg("seed"), nb::arg("stream"), nb::arg("step"),
-               nb::arg("status"), nb::arg("place"), nb::arg("token"), nb::arg("logprob"), nb::arg("entropy"),
-               nb::arg("entropy_kept"), nb::arg("kept"), nb::arg("kept_mass"));
+    module.def("sample", &sample, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+               nb::arg().none(), nb::arg(), nb::arg(), nb::arg());
+    module.attr("request_bytes") = sizeof(Request);
+    module.attr("answer_bytes") = sizeof(Answer);
     module.def("softmax", &softmax);
     module.def("floor_pass", &floor_pass);
+    module.def("scratch_bytes", [] { return own_scratch().held(); });
     module.def("isa", [] { return std::string(active->isa); });
     module.def("isas", &isas);
     module.def("use_isa", &use_isa);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <numeric>
 
 namespace logitd {
 
@@ -26,12 +27,12 @@ void* Scratch::take(int slot, size_t bytes) {
     return regions_[slot];
 }
 
-namespace {
+size_t Scratch::held() const { return std::accumulate(sizes_, sizes_ + slots, size_t{0}); }
+
 Scratch& own_scratch() {
     thread_local Scratch scratch;
     return scratch;
 }
-}  // namespace
 
 Pool& Pool::shared() {
     static Pool pool;

@@ -12,6 +12,8 @@
 
 namespace logitd {
 
+Scratch& own_scratch();  // of the calling thread
+
 class Pool {
 public:
     using Work = std::function<void(int64_t, Scratch&)>;

@@ -39,7 +39,7 @@ struct Answer {
 };
 
 // Memory of one thread, grown to the longest row it has seen and kept: 4 bytes a token for members of a histogram digit,
-// 4 more for converted or masked rows, 4 for each block's maximum, and tables of fixed size.
+// an eighth of one for a mask, some for each block's maximum and each edit, and tables of fixed size.
 class Scratch {
 public:
     Scratch() = default;
@@ -48,9 +48,10 @@ public:
     ~Scratch();
     // Returns at least `bytes` of 64-byte aligned memory; one region for each `slot`, contents undefined.
     void* take(int slot, size_t bytes);
+    size_t held() const;  // bytes
 
 private:
-    static constexpr int slots = 9;
+    static constexpr int slots = 8;
     void* regions_[slots] = {};
     size_t sizes_[slots] = {};
 };

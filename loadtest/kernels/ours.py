@@ -69,7 +69,7 @@ def native(work: Work, backend: Backend) -> Contender | None:
     run = hot
 
     def call(index: int) -> Any:  # noqa: ANN401  (an int64 array)
-        return run(batches[index % len(batches)]).token
+        return run(batches[index % len(batches)])["token"]
 
     return Contender(f"{backend.name} native", call, work.batch, ours=True)
 

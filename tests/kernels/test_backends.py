@@ -123,12 +123,18 @@ def test_a_block_of_the_largest_logits_among_many_ties(size):
         assert_alike(told, truth, values)
 
 
-@pytest.mark.parametrize("name", ["triton", "nonsense", "", "TORCH"])
+@pytest.mark.parametrize("name", ["nonsense", "", "TORCH"])
 def test_a_backend_that_is_not_there_raises(name):
     with pytest.raises(BackendUnavailable) as caught:
         K.pick(name)
     assert caught.value.backend == name
     assert caught.value.reason
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_a_gpu_backend_without_a_gpu_says_so():
+    with pytest.raises(BackendUnavailable, match=r"CUDA device|triton is not installed"):
+        K.pick("triton")
 
 
 def test_auto_runs_and_tells_why():

@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 import torch
 
 from logitd_kernels import DenseRows, HeadRows, RowFault, available, check, pick, sample, softmax, uniform
-from logitd_kernels.hot import HotResult, hot_batch
+from logitd_kernels.hot import Answers, hot_batch
 from logitd_kernels.sampling.chain import greedy, sample_row
 from logitd_kernels.select import cpu
 from logitd_kernels.select.reference import ReferenceRow
@@ -96,14 +97,14 @@ def compare(kind, vocab, steps):
         values = check(parameters)
         want, tokens, _ = expected(row, values, steps)
         got = native(row[None], values, steps)
-        assert (got.status == 0).all()
-        assert (got.kept == want.kept.count).all(), parameters
-        wrong += int((got.token != np.array(tokens)).sum())
+        assert (got["status"] == 0).all()
+        assert (got["kept"] == want.kept.count).all(), parameters
+        wrong += int((got["token"] != np.array(tokens)).sum())
         drawn_in_all += len(tokens)
         kept_mass = min(1.0, want.kept.mass / want.everything.mass)
-        assert got.kept_mass == pytest.approx(kept_mass, rel=1e-5), parameters
-        assert got.entropy == pytest.approx(want.everything.entropy, rel=1e-5, abs=1e-6), parameters
-        assert got.entropy_kept == pytest.approx(want.kept.entropy, rel=1e-5, abs=1e-6), parameters
+        assert got["kept_mass"] == pytest.approx(kept_mass, rel=1e-5), parameters
+        assert got["entropy"] == pytest.approx(want.everything.entropy, rel=1e-5, abs=1e-6), parameters
+        assert got["entropy_kept"] == pytest.approx(want.kept.entropy, rel=1e-5, abs=1e-6), parameters
     assert wrong <= drawn_in_all * 1e-5, f"{wrong} of {drawn_in_all}"
 
 
@@ -117,8 +118,8 @@ def test_every_dtype(kind, vocab, dtype):
         values = check(parameters)
         want, tokens, _ = expected(wide, values, range(12))
         got = native(row[None], values, range(12))
-        assert got.token.tolist() == tokens, parameters
-        assert (got.kept == want.kept.count).all()
+        assert got["token"].tolist() == tokens, parameters
+        assert (got["kept"] == want.kept.count).all()
 
 
 def test_float64_that_float32_cannot_hold():
@@ -127,8 +128,8 @@ def test_float64_that_float32_cannot_hold():
     row[17] -= 1e-13
     for parameters in PARAMS:
         _, tokens, _ = expected(row, check(parameters), range(50))
-        assert native(row[None], check(parameters), range(50)).token.tolist() == tokens
-    assert native(row[None], check({"temperature": 0}), [0]).token[0] == 4000
+        assert native(row[None], check(parameters), range(50))["token"].tolist() == tokens
+    assert native(row[None], check({"temperature": 0}), [0])["token"][0] == 4000
 
 
 EDITED = [
@@ -160,8 +161,8 @@ def test_edits_and_masks(vocab, parameters):
         )
 
 
-def columns(result: HotResult):
-    return [getattr(result, name).tobytes() for name in ("status", "token", "logprob", "entropy", "kept", "kept_mass")]
+def columns(result: Answers):
+    return [result[name].tobytes() for name in ("status", "token", "logprob", "entropy", "kept", "kept_mass")]
 
 
 @pytest.fixture
@@ -193,8 +194,8 @@ def test_the_same_bits_for_every_thread_count_isa_and_batch(batch, restored):
         alone = cpu.sample_hot(
             hot_batch(logits[row : row + 1], [0], values[row : row + 1], [row], [None], bias[row : row + 1])
         )
-        assert alone.token[0] == cpu.sample_hot(whole).token[row]
-        assert alone.logprob[0] == cpu.sample_hot(whole).logprob[row]
+        assert alone["token"][0] == cpu.sample_hot(whole)["token"][row]
+        assert alone["logprob"][0] == cpu.sample_hot(whole)["logprob"][row]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
@@ -328,3 +329,26 @@ def test_thread_counts_are_checked(bad):
         cpu.set_threads(bad)
     with pytest.raises(ValueError, match="does not run"):
         cpu.use_isa("sse9")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("vocab", [257, 32_000, 262_144])
+def test_scratch_memory_is_bounded_and_reused(vocab, dtype):
+    """At most 8 bytes a token and 64 KiB for a thread, whatever is asked of a row; 20 more for each biased token."""
+    mask = torch.full((1, -(-vocab // 32)), -1, dtype=torch.int32)
+    rows = [row_of(kind, vocab).to(dtype)[None] for kind in ("flat", "ties", "equal", "normal")]
+    rows += [(rows[0].double() + 1e-12).to(dtype)]
+
+    def work():
+        for _ in range(2):
+            for row in rows:
+                for parameters in (*PARAMS, {"logit_bias": {str(token): 1.0 for token in range(200)}, "top_p": 0.999}):
+                    sample(DenseRows(row, mask), check(parameters), backend=pick("cpu"))
+            held.append(cpu.scratch_bytes())
+
+    held = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    first, second = held
+    assert 0 < first == second <= 8 * vocab + 65536 + 20 * 200

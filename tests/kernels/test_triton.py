@@ -24,7 +24,7 @@ from loadtest.kernels import gpu as bench  # noqa: E402
 from loadtest.kernels.timing import Spread  # noqa: E402
 
 from logitd_kernels import DenseRows, RowFault, RowResult, check, pick, sample, uniform  # noqa: E402
-from logitd_kernels.hot import HotResult, hot_batch  # noqa: E402
+from logitd_kernels.hot import Answers, hot_batch  # noqa: E402
 from logitd_kernels.select import triton as gpu  # noqa: E402
 from logitd_kernels.select.triton import draw, launch, row, search, staging, window  # noqa: E402
 from logitd_kernels.select.triton.crossing import crossing, key_value, order_key  # noqa: E402
@@ -131,6 +131,21 @@ def test_rows_of_several_segments(kind):
     assert_as_reference(DenseRows(row_of(kind, 4999).expand(len(params), -1)), params)
 
 
+@pytest.mark.parametrize("dead", [slice(0, 4200), slice(4000, None)])
+def test_a_segment_with_nothing_in_it(dead):
+    logits = row_of("normal", 4999)
+    logits[dead] = -INF
+    assert_as_reference(DenseRows(logits[None]), [{"top_p": 0.9}])
+
+
+def test_a_bracket_that_ends_at_a_token(narrow):
+    """The first pivots of this row are −30, −20 and −10: what equals −10 belongs to what lies above."""
+    logits = torch.tensor([0.0] + [-10.0] * 40 + [-12.0] * 20)
+    masses = torch.exp(logits.double())
+    share = float(masses[:50].sum() / masses.sum()) - 1e-9
+    assert_as_reference(DenseRows(logits[None]), [{"top_p": share}])
+
+
 @pytest.mark.parametrize(("kind", "parameters"), [("flat", {"top_p": 0.95}), ("peaked", {"top_k": 50, "top_p": 0.9})])
 def test_a_vocabulary_of_32_000(kind, parameters, large_tiles):
     assert_as_reference(DenseRows(row_of(kind, 32_000)[None]), [parameters])
@@ -205,25 +220,29 @@ def test_edits_and_masks(masked, narrow):
     assert_as_reference(DenseRows(logits[:1], none), [{}])
 
 
+def test_a_bias_is_added_in_float64():
+    assert_as_reference(DenseRows(torch.ones(1, 9)), [{"logit_bias": {5: 1e-9}, "temperature": 0}])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_bad_rows_fail_alone(dtype):
-    logits = torch.zeros(9, 260, dtype=dtype)
+    logits = torch.zeros(10, 260, dtype=dtype)
     for place, bad in enumerate([torch.nan, -torch.nan, INF]):
         logits[place, 259 - place] = bad
     logits[3, [5, 200]] = torch.tensor([INF, torch.nan]).to(dtype)  # both: NaN, at the first
     logits[4] = -INF
     logits[5, 130] = torch.nan
-    logits[6, 130] = INF
-    mask = torch.full((9, 9), -1, dtype=torch.int32)
+    logits[[6, 9], 130] = INF
+    mask = torch.full((10, 9), -1, dtype=torch.int32)
     mask[6] = 0  # even where nothing is allowed
     mask[7] = 0
-    params = [{}, {}, {"temperature": 0}, {}, {}, {"banned_ids": [130]}, {}, {}, {}]
+    params = [{}, {}, {"temperature": 0}, {}, {}, {"banned_ids": [130]}, {}, {}, {}, {"banned_ids": [130]}]
     assert_as_reference(DenseRows(logits, mask), params)
 
 
-def columns(result: HotResult):
+def columns(result: Answers):
     names = ("status", "token", "logprob", "entropy", "entropy_kept", "kept", "kept_mass")
-    return np.stack([getattr(result, name).astype(np.float64) for name in names])
+    return np.stack([result[name].astype(np.float64) for name in names])
 
 
 def test_a_row_has_the_same_bits_alone_and_in_any_batch(narrow, monkeypatch):
@@ -265,8 +284,8 @@ def test_offsets_pass_2_to_the_31():
     far = torch.empty(2**31 + 500, dtype=torch.float16, device=HERE).as_strided((2, 300), (2**31, 1))
     far[:] = row_of("normal", 300).half()
     result = gpu.sample_hot(hot_batch(far, [1, 0], [check({})] * 2, [3, 3], [None] * 2, [{}] * 2))
-    assert result.status.tolist() == [0, 0]
-    assert result.token[0] == result.token[1] >= 0
+    assert result["status"].tolist() == [0, 0]
+    assert result["token"][0] == result["token"][1] >= 0
 
 
 def test_a_search_that_came_to_no_end_is_no_answer(monkeypatch, narrow):
@@ -364,8 +383,9 @@ def test_the_benchmark_checks_answers_first(monkeypatch):
     assert bench.faults((7,), 1) == []
 
     def wrong(batch, sample_hot=gpu.sample_hot):
-        result = sample_hot(batch)
-        return replace(result, kept=result.kept + 1)
+        answers = sample_hot(batch)
+        answers["kept"] += 1
+        return answers
 
     monkeypatch.setattr(gpu, "sample_hot", wrong)
     assert len(bench.faults((7,), 1)) == 2 * 2 * 2

@@ -2,9 +2,10 @@
 
 import secrets
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from logitd_kernels.errors import BadRow
-from logitd_kernels.hot import ALL_MASKED, HOT, NAN, OK, Hot, HotResult, hot_batch
+from logitd_kernels.hot import ALL_MASKED, HOT, NAN, OK, Hot, hot_batch
 from logitd_kernels.rows import DenseRows, Edits
 from logitd_kernels.sampling.registry import TRANSFORMS
 from logitd_kernels.sampling.result import RowFault, RowResult
@@ -27,40 +28,23 @@ def sample_hot(
     own = [values[index] for index in indices]
     edited = [edits(index, values[index]) for index in indices]
     seeds = [one["seed"] if one["seed"] is not None else secrets.randbits(53) for one in own]
-    result = hot(
-        hot_batch(
-            rows.logits.detach(),
-            indices,
-            own,
-            seeds,
-            [one.allowed for one in edited],
-            [one.bias for one in edited],
-        )
-    )
-    return dict(zip(indices, _answers(rows, indices, seeds, result), strict=True))
-
-
-def _answers(
-    rows: DenseRows, indices: Sequence[int], seeds: Sequence[int], result: HotResult
-) -> list[RowResult | RowFault]:
-    columns = zip(
+    batch = hot_batch(
+        rows.logits.detach(),
         indices,
+        own,
         seeds,
-        result.status.tolist(),
-        result.token.tolist(),
-        result.logprob.tolist(),
-        result.entropy.tolist(),
-        result.entropy_kept.tolist(),
-        result.kept.tolist(),
-        result.kept_mass.tolist(),
-        strict=True,
+        [one.allowed for one in edited],
+        [one.bias for one in edited],
     )
-    return [
-        RowResult([token], [logprob], entropy, entropy_kept, kept, kept_mass, seed)
-        if status == OK
-        else fault_of(rows, index, status, int(result.place[place]))
-        for place, (index, seed, status, token, logprob, entropy, entropy_kept, kept, kept_mass) in enumerate(columns)
-    ]
+    answers = zip(indices, seeds, hot(batch).tolist(), strict=True)
+    return {index: _answer(rows, index, seed, answer) for index, seed, answer in answers}
+
+
+def _answer(rows: DenseRows, index: int, seed: int, answer: tuple[Any, ...]) -> RowResult | RowFault:
+    status, place, token, logprob, entropy, entropy_kept, kept, kept_mass = answer
+    if status != OK:
+        return fault_of(rows, index, status, place)
+    return RowResult([token], [logprob], entropy, entropy_kept, kept, kept_mass, seed)
 
 
 def fault_of(rows: DenseRows, index: int, status: int, place: int) -> RowFault:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from logitd_kernels.hot import HotBatch, HotResult
+from logitd_kernels.hot import ANSWER, REQUEST, Answers, HotBatch
 
 _native: Any = None
 _missing: str | None = None
@@ -65,34 +65,16 @@ def set_threads(count: int) -> None:
     _native.set_threads(count)
 
 
-def sample_hot(batch: HotBatch) -> HotResult:
-    """Run the hot chain on every row of a batch; see `HotBatch` and `HotResult`."""
-    result = HotResult.empty(len(batch.rows))
-    _native.sample(
-        *_where(batch.logits),
-        batch.rows,
-        None if batch.mask is None else np.ascontiguousarray(batch.mask).reshape(-1),
-        batch.edit_offsets,
-        batch.edit_ids,
-        batch.edit_bias,
-        batch.temperature,
-        batch.min_p,
-        batch.top_k,
-        batch.ties_all,
-        batch.top_p,
-        batch.seed,
-        batch.stream,
-        batch.step,
-        result.status,
-        result.place,
-        result.token,
-        result.logprob,
-        result.entropy,
-        result.entropy_kept,
-        result.kept,
-        result.kept_mass,
-    )
-    return result
+def scratch_bytes() -> int:
+    """Return the memory that the calling thread holds for rows: grown to its longest row, reused, never given back."""
+    return int(_native.scratch_bytes())
+
+
+def sample_hot(batch: HotBatch) -> Answers:
+    """Run the hot chain on every row of a batch; see `HotBatch` and `ANSWER`."""
+    answers = np.empty(len(batch.requests), ANSWER)
+    _native.sample(*_where(batch.logits), batch.requests, batch.mask, batch.edit_ids, batch.edit_bias, answers)
+    return answers
 
 
 def softmax(
@@ -105,7 +87,7 @@ def softmax(
         temperatures: one a row, each > 0.
         values: contiguous [B, V] to fill, float64 for float64 logits, else float32; None leaves the values out.
     Returns:
-        status [B] and place [B] as in `HotResult`; log Z [B] and entropy [B], float64, undefined in bad rows.
+        status [B] and place [B] as in `ANSWER`; log Z [B] and entropy [B], float64, undefined in bad rows.
     """
     rows = len(logits)
     status, place, log_z, entropy = np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
@@ -128,4 +110,5 @@ def _where(logits: torch.Tensor) -> tuple[int, int, int, int, int, int]:
 
 
 if _native is not None:
+    assert (_native.request_bytes, _native.answer_bytes) == (REQUEST.itemsize, ANSWER.itemsize)
     configure()

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 import torch
 
-from logitd_kernels.hot import HotBatch, HotResult
+from logitd_kernels.hot import Answers, HotBatch
 
 _OLDEST = (8, 0)  # the oldest compute capability that the kernels are compiled for in tests
 
@@ -36,7 +36,7 @@ def why_not() -> str | None:
     return None
 
 
-def sample_hot(batch: HotBatch) -> HotResult:
+def sample_hot(batch: HotBatch) -> Answers:
     """Run the hot chain on the device: rows go in, tokens and row results come back.
 
     Sums along the total order are integers, so a row's answer has the same bits whatever the batch around it. A token

@@ -11,7 +11,7 @@ import triton
 from numpy.typing import NDArray
 
 from logitd_kernels.head import Floats, Ids
-from logitd_kernels.hot import OK, HotBatch, HotResult
+from logitd_kernels.hot import ANSWER, OK, Answers, HotBatch, Requests
 from logitd_kernels.select.triton import interpreted
 from logitd_kernels.select.triton.draw import token_kernel
 from logitd_kernels.select.triton.search import search_kernel
@@ -128,16 +128,16 @@ class Device:
         self._staging = Staging(device)
         self._lock = threading.Lock()
 
-    def sample(self, batch: HotBatch) -> HotResult:
+    def sample(self, batch: HotBatch) -> Answers:
         """Run the hot chain; rows that need float64 apart from the rest."""
-        result = HotResult.empty(len(batch.rows))
+        result = np.empty(len(batch.requests), ANSWER)
         wide = _wide(batch)
         with self._lock:
             for part in (np.flatnonzero(~wide), np.flatnonzero(wide)):
                 if len(part):
                     prepared = self.prepare(batch, part, wide=bool(wide[part[0]]))
                     prepared.launch()
-                    _report(prepared.answers.cpu().numpy(), batch.temperature[part], part, result)
+                    _report(prepared.answers.cpu().numpy(), batch.requests["temperature"][part], part, result)
         return result
 
     def prepare(self, batch: HotBatch, part: Ids, *, wide: bool) -> Prepared:
@@ -149,8 +149,8 @@ class Device:
             division=division,
             x=x,
             mask=None if batch.mask is None else self._sent("mask", batch.mask[part].view(np.int32)),
-            tokens=self._sent("tokens", _tokens(batch, part, at)),
-            numbers=self._sent("numbers", _numbers(batch, part)),
+            tokens=self._sent("tokens", _tokens(batch.requests[part], at)),
+            numbers=self._sent("numbers", _numbers(batch.requests[part])),
             sums=take("sums", (rows, SUMS.value, division.segments), torch.float64),
             places=take("places", (rows, PLACES.value, division.segments), torch.int32),
             maxima=take("maxima", (rows, division.chunks), torch.float64),
@@ -161,7 +161,7 @@ class Device:
 
     def _logits(self, batch: HotBatch, part: Ids, wide: bool) -> tuple[torch.Tensor, Ids]:
         """Return logits on the device, and which of their rows are meant; edited or widened rows are a copy."""
-        logits, rows = batch.logits.detach(), batch.rows[part]
+        logits, rows = batch.logits.detach(), batch.requests["row"][part]
         edits = _edits(batch, part)
         here = logits.device.type == self.device.type
         as_is = not len(edits[0]) and (logits.dtype == torch.float64 or not wide)
@@ -197,50 +197,57 @@ def device_here() -> Device:
 
 def _wide(batch: HotBatch) -> NDArray[np.bool_]:
     """Return which rows are computed in float64: [R]."""
+    requests = batch.requests
     counted = np.concatenate([[0], np.cumsum(np.isfinite(batch.edit_bias))])
-    biased = np.diff(counted[batch.edit_offsets]) > 0
-    low, high = _NARROW_T
-    extreme = (batch.temperature != 0) & ~((low < batch.temperature) & (batch.temperature < high))
+    biased = counted[requests["edits_end"]] > counted[requests["edits_begin"]]
+    temperature, (low, high) = requests["temperature"], _NARROW_T
+    extreme = (temperature != 0) & ~((low < temperature) & (temperature < high))
     return np.asarray(biased | extreme | (batch.logits.dtype == torch.float64))
 
 
 def _edits(batch: HotBatch, part: Ids) -> tuple[Ids, Ids, Floats]:
     """Return rows, counted within `part`, ids and biases of all edits of some rows."""
-    lengths = np.diff(batch.edit_offsets)[part]
+    begins = batch.requests["edits_begin"][part]
+    lengths = batch.requests["edits_end"][part] - begins
     rows = np.repeat(np.arange(len(part)), lengths)
-    places = np.arange(len(rows)) + np.repeat(batch.edit_offsets[part] - (np.cumsum(lengths) - lengths), lengths)
+    places = np.arange(len(rows)) + np.repeat(begins - (np.cumsum(lengths) - lengths), lengths)
     return rows, batch.edit_ids[places], batch.edit_bias[places]
 
 
-def _tokens(batch: HotBatch, part: Ids, at: Ids) -> Ids:
-    columns = (at, batch.seed[part].view(np.int64), batch.stream[part], batch.step[part])
+def _tokens(requests: Requests, at: Ids) -> Ids:
+    columns = (at, requests["seed"].view(np.int64), requests["stream"], requests["step"])
     return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
 
-def _numbers(batch: HotBatch, part: Ids) -> Floats:
-    temperature, min_p = batch.temperature[part], batch.min_p[part]
+def _numbers(requests: Requests) -> Floats:
+    temperature, min_p = requests["temperature"], requests["min_p"]
     greedy = temperature == 0
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         inverse = np.where(greedy, 1.0, np.minimum(1.0 / temperature, _LARGEST))
         gap = np.where(min_p > 0, temperature * np.log(min_p), -np.inf)
-    return np.stack([inverse, gap, batch.top_p[part], batch.top_k[part], batch.ties_all[part], greedy], axis=1)
+    return np.stack([inverse, gap, requests["top_p"], requests["top_k"], requests["ties_all"], greedy], axis=1)
 
 
-def _report(answers: Floats, temperature: Floats, part: Ids, result: HotResult) -> None:
+def _report(answers: Floats, temperature: Floats, part: Ids, result: Answers) -> None:
     status, place, token, value, _, m, d, energy, count, mass, kept_energy = answers.T
     if (status == PENDING.value).any():
         raise RuntimeError(f"row {part[np.argmax(status == PENDING.value)]} changed while it was sampled")
-    result.status[part] = status
-    result.place[part] = place
-    result.token[part] = token
+    result["status"][part] = status
+    result["place"][part] = place
+    result["token"][part] = token
     point = part[(status == OK) & (temperature == 0)]
-    for numbers, number in ((result.logprob, 0), (result.entropy, 0), (result.entropy_kept, 0), (result.kept_mass, 1)):
+    for numbers, number in (
+        (result["logprob"], 0),
+        (result["entropy"], 0),
+        (result["entropy_kept"], 0),
+        (result["kept_mass"], 1),
+    ):
         numbers[point] = number
-    result.kept[point] = 1
+    result["kept"][point] = 1
     drawn = (status == OK) & (temperature > 0)
     to, d, mass = part[drawn], d[drawn], mass[drawn]
-    result.logprob[to] = np.minimum(0.0, (value - m)[drawn] / temperature[drawn] - np.log(mass))
-    result.entropy[to] = np.maximum(0.0, np.log(d) + energy[drawn] / d)
-    result.entropy_kept[to] = np.maximum(0.0, np.log(mass) + kept_energy[drawn] / mass)
-    result.kept[to] = count[drawn]
-    result.kept_mass[to] = np.minimum(1.0, mass / d)
+    result["logprob"][to] = np.minimum(0.0, (value - m)[drawn] / temperature[drawn] - np.log(mass))
+    result["entropy"][to] = np.maximum(0.0, np.log(d) + energy[drawn] / d)
+    result["entropy_kept"][to] = np.maximum(0.0, np.log(mass) + kept_energy[drawn] / mass)
+    result["kept"][to] = count[drawn]
+    result["kept_mass"][to] = np.minimum(1.0, mass / d)
