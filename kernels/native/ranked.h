@@ -27,6 +27,11 @@ struct Prefix {
     double energy;
 
     double entropy() const { return std::max(0.0, std::log(mass) + energy / mass); }
+    void add(const Prefix& more) {
+        count += more.count;
+        mass += more.mass;
+        energy += more.energy;
+    }
 };
 
 struct Token {
@@ -37,7 +42,7 @@ struct Token {
 
 struct Crossing {
     Token token;
-    double weight;  // through the token
+    Prefix through;  // what ends with the token
 };
 
 // Keys that ascend as logits descend; -0.0 and 0.0 share one.
@@ -85,10 +90,11 @@ public:
 
     void exact() {
         if (swept_ && error_ == 0) return;
-        totals_ = totals64(source_, max_, scale_);
-        add_edited();
-        error_ = 0;
-        swept_ = true;
+        if (too_long_) {
+            top_digits();  // will be asked for, and sums the row on the way
+        } else {
+            take(totals64(source_, max_, scale_));
+        }
     }
 
     // The largest logit, lowest id on ties.
@@ -111,7 +117,7 @@ public:
     Prefix first(int64_t count) {
         if (count >= finite_) return everything();
         if (widen_to_count(count)) return prefix(count);
-        return through(cross(false, double(count), true).token);
+        return cross(false, double(count), true).through;
     }
 
     Prefix above(double floor) {
@@ -120,13 +126,16 @@ public:
             while (count < size_ && head_[count].logit >= floor) count++;
             return prefix(std::max<int64_t>(count, 1));
         }
-        return through({std::numeric_limits<int64_t>::max(), floor, 0});
+        return sum_above(floor);
     }
 
     // The smallest prefix whose mass is at least `mass`.
     Prefix reaching(double mass) {
         if (widen_to_mass(mass)) return prefix(search(mass, true) + 1);
-        return through(cross(true, mass, true).token);
+        const Prefix reached = cross(true, mass, true).through;
+        if (reached.count < finite_) return reached;
+        exact();
+        return everything();
     }
 
     // The first token whose cumulative mass exceeds `mass`.
@@ -152,12 +161,11 @@ public:
 
 private:
     static constexpr int64_t narrow = 64, widest = 1024, leaf = 2048;
-    static constexpr int digit_bits = 10, digits = 1 << digit_bits;
+    static constexpr int digit_bits = 9, digits = 1 << digit_bits;
     static constexpr double deepest = 40;  // nats that the first digits spread over; e^-40 is below any rounding
 
     struct Digits {
-        int32_t counts[digits];
-        double masses[digits];
+        Prefix at[digits + 1];  // the last takes what is hidden
     };
 
     double delta(double logit) const { return (logit - max_) * scale_; }
@@ -171,11 +179,19 @@ private:
         swept_ = true;
     }
 
+    // Takes float64 totals of the row.
+    void take(const Totals& exact) {
+        totals_ = exact;
+        add_edited();
+        error_ = 0;
+        swept_ = true;
+    }
+
     void add_edited() {
         for (int64_t i = 0; i < edits_; i++) {
-            const double d = delta(edited_[i].logit), mass = exp(d);
-            totals_.mass += mass;
-            totals_.energy -= mass * std::max(d, -1e6);
+            const Prefix one = alone(edited_[i].logit);
+            totals_.mass += one.mass;
+            totals_.energy += one.energy;
         }
     }
 
@@ -324,67 +340,64 @@ private:
         size_ = size;
     }
 
-    // The prefix that ends with a token, summed over the whole row.
-    Prefix through(const Token& last) {
+    // Every token with a logit of at least `floor`, summed over the whole row.
+    Prefix sum_above(double floor) {
         BlockSums sums;
+        Prefix edited{0, 0, 0};
         int64_t count = 0;
-        sweep64(source_, max_, scale_, [&](int64_t b, const Real* logits, double* deltas, double* masses) {
-            const int64_t upto = last.id - b * block;  // of equals, those with a smaller id
+        for (int64_t i = 0; i < edits_; i++)
+            if (edited_[i].logit >= floor) edited.add(alone(edited_[i].logit));
+        sweep64(source_, max_, scale_, [&](int64_t, const Real* logits, double* deltas, double* masses) {
             int64_t own = 0;
             for (int64_t i = 0; i < block; i++) {
-                const double x = double(logits[i]);
-                const bool kept = (x > last.logit) | ((x == last.logit) & (i <= upto));
+                const bool kept = double(logits[i]) >= floor;
                 own += kept;
                 masses[i] = kept ? masses[i] : 0.0;
             }
             count += own;
             sums.add(deltas, masses);
         });
-        Totals totals = sums.totals();
-        for (int64_t i = 0; i < edits_; i++) {
-            if (!(edited_[i].logit > last.logit || (edited_[i].logit == last.logit && edited_[i].id <= last.id))) continue;
-            const double d = delta(edited_[i].logit), mass = exp(d);
-            count++;
-            totals.mass += mass;
-            totals.energy -= mass * std::max(d, -1e6);
-        }
-        if (count == finite_) {
-            exact();
-            return everything();
-        }
-        return {count, totals.mass, totals.energy};
+        const Totals totals = sums.totals();
+        edited.add({count, totals.mass, totals.energy});
+        if (edited.count < finite_) return edited;
+        exact();
+        return everything();
     }
 
     // Where the running count or mass along the total order reaches a target (or passes it, when not inclusive).
     Crossing cross(bool weighted, double target, bool inclusive) {
+        const Goal goal{weighted, target, inclusive};
         const Digits& top = top_digits();
-        int64_t rank = 0;
-        double weight = 0;
+        Prefix before{0, 0, 0};
         int32_t* members = room();
-        int64_t size = members_of(descend(top, weighted, target, inclusive, rank, weight), members);
+        int64_t size = members_of(descend(top, goal, before), members);
         while (size > leaf) {
             uint64_t differing = 0;
             const uint64_t one = order_key(logit_of(members[0]));
             for (int64_t i = 1; i < size; i++) differing |= order_key(logit_of(members[i])) ^ one;
             if (differing == 0) break;  // equals, in the order of their ids
             const int shift = std::max(64 - __builtin_clzll(differing) - digit_bits, 0);
-            size = narrow_down(members, size, shift, weighted, target, inclusive, rank, weight);
+            size = narrow_down(members, size, shift, goal, before);
         }
-        return walk(members, size, weighted, target, inclusive, rank, weight);
+        return walk(members, size, goal, before);
     }
 
+    struct Goal {
+        bool weighted;
+        double target;
+        bool inclusive;
+
+        double of(const Prefix& one) const { return weighted ? one.mass : double(one.count); }
+        bool met(const Prefix& through) const { return inclusive ? of(through) >= target : of(through) > target; }
+    };
+
     // One more digit, below the bits that all members share: keeps those of the digit in which the target falls.
-    int64_t narrow_down(int32_t* members, int64_t size, int shift, bool weighted, double target, bool inclusive,
-                        int64_t& rank, double& weight) {
+    int64_t narrow_down(int32_t* members, int64_t size, int shift, const Goal& goal, Prefix& before) {
         Digits& here = *(static_cast<Digits*>(scratch_.take(5, 2 * sizeof(Digits))) + 1);
         here = Digits{};
         const auto digit_of = [&](int32_t id) { return int(order_key(logit_of(id)) >> shift & (digits - 1)); };
-        for (int64_t i = 0; i < size; i++) {
-            const int digit = digit_of(members[i]);
-            here.counts[digit]++;
-            if (weighted) here.masses[digit] += exp(delta(logit_of(members[i])));
-        }
-        const int digit = descend(here, weighted, target, inclusive, rank, weight);
+        for (int64_t i = 0; i < size; i++) here.at[digit_of(members[i])].add(alone(logit_of(members[i])));
+        const int digit = descend(here, goal, before);
         int64_t kept = 0;
         for (int64_t i = 0; i < size; i++) {
             members[kept] = members[i];
@@ -393,60 +406,59 @@ private:
         return kept;
     }
 
-    // Moves rank and weight to the digit in which the target falls and returns it; the last with any, when beyond all.
-    static int descend(const Digits& at, bool weighted, double target, bool inclusive, int64_t& rank, double& weight) {
-        int64_t ranks = rank, last_rank = rank;
-        double weights = weight, last_weight = weight;
+    // Moves `before` to the digit in which the goal is met and returns it; the last with any weight, when beyond all.
+    static int descend(const Digits& table, const Goal& goal, Prefix& before) {
+        Prefix through = before;
         int last = -1;
         for (int digit = 0; digit < digits; digit++) {
-            if (at.counts[digit] == 0) continue;
-            const double own = weighted ? at.masses[digit] : double(at.counts[digit]);
-            const double after = weights + own;
-            if (last < 0 || own > 0) {
+            const Prefix& own = table.at[digit];
+            if (own.count == 0) continue;
+            if (last < 0 || goal.of(own) > 0) {
                 last = digit;
-                last_rank = ranks;
-                last_weight = weights;
+                before = through;
             }
-            if (inclusive ? after >= target : after > target) break;
-            ranks += at.counts[digit];
-            weights = after;
+            through.add(own);
+            if (goal.met(through)) break;
         }
-        rank = last_rank;
-        weight = last_weight;
         return last;
+    }
+
+    // One token as a prefix; what has no mass has no energy.
+    Prefix alone(double logit) const {
+        const double d = delta(logit), mass = exp(d);
+        return {1, mass, -mass * std::max(d, -1e6)};
     }
 
     // The first digit: how far below the maximum, spread over the row's range or over what has any mass.
     int top_digit(double logit) const { return int(std::min((max_ - logit) * spread_, double(digits - 1))); }
 
-    void top_digits_of(const Real* logits, int32_t* out) const {
+    void top_digits_of(const Real* logits, uint16_t* out) const {
         const double most = digits - 1;
         for (int i = 0; i < block; i++) {
             const double below = (max_ - double(logits[i])) * spread_;
-            out[i] = int32_t(below < most ? below : most);
+            const int32_t digit = int32_t(below < most ? below : most);
+            out[i] = uint16_t(logits[i] > Source<T>::nothing ? digit : digits);
         }
     }
 
-    // Every token counted and weighed by its first digit; edited tokens after the row.
+    // Every token summed by its first digit, which is kept for each; edited tokens after the row. Sums the row as well.
     const Digits& top_digits() {
         Digits* top = static_cast<Digits*>(scratch_.take(5, 2 * sizeof(Digits)));
-        if (counted_) return *top;
-        counted_ = true;
+        if (codes_) return *top;
+        codes_ = static_cast<uint16_t*>(scratch_.take(8, source_.blocks() * block * sizeof(uint16_t)));
         *top = Digits{};
         spread_ = (digits - 1) / std::max(std::min(max_ - smallest(), deepest * temperature_), 1e-300);
-        sweep64(source_, max_, scale_, [&](int64_t, const Real* logits, const double*, const double* masses) {
-            int32_t own[block];
+        BlockSums sums;
+        sweep64(source_, max_, scale_, [&](int64_t b, const Real* logits, const double* deltas, const double* masses) {
+            uint16_t* own = codes_ + b * block;
+            double energies[block];
             top_digits_of(logits, own);
-            for (int i = 0; i < block; i++) {
-                top->counts[own[i]] += logits[i] > Source<T>::nothing;
-                top->masses[own[i]] += masses[i];
-            }
+            for (int i = 0; i < block; i++) energies[i] = -masses[i] * std::max(deltas[i], -1e6);
+            for (int i = 0; i < block; i++) top->at[own[i]].add({1, masses[i], energies[i]});
+            sums.add(deltas, masses);
         });
-        for (int64_t i = 0; i < edits_; i++) {
-            const int digit = top_digit(edited_[i].logit);
-            top->counts[digit]++;
-            top->masses[digit] += exp(delta(edited_[i].logit));
-        }
+        for (int64_t i = 0; i < edits_; i++) top->at[top_digit(edited_[i].logit)].add(alone(edited_[i].logit));
+        take(sums.totals());
         return *top;
     }
 
@@ -466,19 +478,13 @@ private:
 
     int64_t members_of(int digit, int32_t* members) const {
         int64_t size = 0;
-        Real buffer[block];
-        for (int64_t b = 0; b < source_.blocks(); b++) {
-            const Real* logits = source_.read(b, buffer);
-            int32_t own[block];
-            top_digits_of(logits, own);
-            for (int i = 0; i < block; i += 16) {
-                int hits = 0;
-                for (int j = 0; j < 16; j++) hits |= own[i + j] == digit;
-                if (!hits) continue;
-                for (int j = i; j < i + 16; j++) {
-                    members[size] = int32_t(b * block + j);
-                    size += own[j] == digit && logits[j] > Source<T>::nothing;
-                }
+        for (int64_t begin = 0; begin < source_.blocks() * block; begin += 64) {
+            int hits = 0;
+            for (int64_t i = begin; i < begin + 64; i++) hits |= codes_[i] == digit;
+            if (!hits) continue;
+            for (int64_t i = begin; i < begin + 64; i++) {
+                members[size] = int32_t(i);
+                size += codes_[i] == digit;
             }
         }
         for (int64_t i = 0; i < edits_; i++) {
@@ -489,21 +495,20 @@ private:
         return size;
     }
 
-    // Sorts the few members left, or takes equals by id, and walks to the target.
-    Crossing walk(const int32_t* members, int64_t size, bool weighted, double target, bool inclusive, int64_t rank,
-                  double weight) const {
+    // Sorts the few members left, or takes equals by id, and walks until the goal is met; past all, to the last of weight.
+    Crossing walk(const int32_t* members, int64_t size, const Goal& goal, Prefix through) const {
         Candidate sorted[leaf];
         const bool equals = size > leaf;
         for (int64_t i = 0; i < (equals ? 1 : size); i++) sorted[i] = {logit_of(members[i]), members[i]};
         if (!equals) std::sort(sorted, sorted + size, before);
-        const double alike = weighted ? exp(delta(sorted[0].logit)) : 1.0;
-        Crossing last{{-1, 0, rank}, weight};
+        const Prefix alike = alone(sorted[0].logit);
+        Crossing last{{-1, 0, 0}, through};
         for (int64_t i = 0; i < size; i++) {
             const Candidate here = equals ? Candidate{sorted[0].logit, members[i]} : sorted[i];
-            const double own = equals || !weighted ? alike : exp(delta(here.logit)), after = weight + own;
-            if (last.token.id < 0 || after > weight) last = {{here.id, here.logit, rank + i}, after};
-            weight = after;
-            if (inclusive ? after >= target : after > target) break;
+            const double weight = goal.of(through);
+            through.add(equals ? alike : alone(here.logit));
+            if (last.token.id < 0 || goal.of(through) > weight) last = {{here.id, here.logit, through.count - 1}, through};
+            if (goal.met(through)) break;
         }
         return last;
     }
@@ -536,7 +541,7 @@ private:
     bool swept_ = false;
     Totals totals_{};
     double error_ = 0;
-    bool counted_ = false;
+    uint16_t* codes_ = nullptr;  // each token's first digit
     double spread_ = 0;
 
     bool too_long_ = false;

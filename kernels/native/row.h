@@ -38,8 +38,8 @@ struct Answer {
     double kept_mass;
 };
 
-// Memory of one thread, grown to the longest row it has seen and kept: 4 bytes a token for members of a histogram digit,
-// an eighth of one for a mask, some for each block's maximum and each edit, and tables of fixed size.
+// Memory of one thread, grown to the longest row it has seen and kept: 4 bytes a token for members of a histogram digit, 2
+// for its first digit, an eighth of one for a mask, some for each block's maximum and each edit, and tables of fixed size.
 class Scratch {
 public:
     Scratch() = default;
@@ -51,7 +51,7 @@ public:
     size_t held() const;  // bytes
 
 private:
-    static constexpr int slots = 8;
+    static constexpr int slots = 9;
     void* regions_[slots] = {};
     size_t sizes_[slots] = {};
 };
