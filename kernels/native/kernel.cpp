@@ -58,7 +58,7 @@ const Prefix& shorter(const Prefix& a, const Prefix& b) { return a.count < b.cou
 
 template <typename T>
 Prefix top_p(Ranked<T>& row, const Prefix& kept, double p) {
-    if (kept.count == row.finite() && row.error() > 0) {
+    if (row.rough(kept)) {
         const double slack = kept.mass * row.error();
         if (!row.settled(p * (kept.mass - slack), p * (kept.mass + slack), true)) row.exact();
         return row.reaching(p * row.everything().mass);
@@ -68,7 +68,7 @@ Prefix top_p(Ranked<T>& row, const Prefix& kept, double p) {
 
 template <typename T>
 Token draw(Ranked<T>& row, Prefix& kept, double uniform) {
-    if (kept.count == row.finite() && row.error() > 0) {
+    if (row.rough(kept)) {
         const double slack = kept.mass * row.error();
         if (!row.settled(uniform * (kept.mass - slack), uniform * (kept.mass + slack), false)) row.exact();
         kept = row.everything();
@@ -79,9 +79,9 @@ Token draw(Ranked<T>& row, Prefix& kept, double uniform) {
 }
 
 template <typename T>
-void chain(Ranked<T>& ranked, const Row& row, Answer& answer) {
+void chain(Ranked<T>& ranked, const Tokens<T>& tokens, const Row& row, Answer& answer) {
     Prefix kept = ranked.everything();
-    if (row.min_p > 0) kept = shorter(ranked.above(ranked.max() + row.temperature * std::log(row.min_p)), kept);
+    if (row.min_p > 0) kept = shorter(ranked.above(tokens.max + row.temperature * std::log(row.min_p)), kept);
     if (row.top_k > 0 && row.top_k < kept.count) {
         kept = row.ties_all ? shorter(ranked.above(ranked.ranked(row.top_k - 1).logit), kept) : ranked.first(row.top_k);
     }
@@ -89,7 +89,7 @@ void chain(Ranked<T>& ranked, const Row& row, Answer& answer) {
     const Token token = draw(ranked, kept, row.uniform);
     const Prefix everything = ranked.everything();
     if (kept.count == everything.count) kept = everything;
-    const double logprob = (token.logit - ranked.max()) / row.temperature - std::log(kept.mass);
+    const double logprob = (token.logit - tokens.max) / row.temperature - std::log(kept.mass);
     report(answer, token, std::min(0.0, logprob), everything.entropy(), kept, kept.mass / everything.mass);
 }
 
@@ -113,9 +113,10 @@ void sample_as(const Row& row, Scratch& scratch, Answer& answer) {
         answer.status = Status::all_masked;
         return;
     }
-    Ranked<T> ranked(source, seen, edited, edits, row.temperature > 0 ? row.temperature : 1.0, scratch);
-    if (row.temperature > 0) return chain(ranked, row, answer);
-    report(answer, ranked.largest(), 0.0, 0.0, {1, 1.0, 0.0}, 1.0);
+    const Tokens<T> tokens(source, seen, edited, edits, row.temperature > 0 ? row.temperature : 1.0);
+    if (row.temperature == 0) return report(answer, tokens.largest(), 0.0, 0.0, {1, 1.0, 0.0}, 1.0);
+    Ranked<T> ranked(tokens, scratch);
+    chain(ranked, tokens, row, answer);
 }
 
 // Whether all logits of a float64 row are floats: then it has the float row's bits, the same answer however it was sent.

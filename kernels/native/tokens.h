@@ -1,0 +1,115 @@
+// What a row's tokens are and weigh, edited ones among them; and the row in the total order (logit descending, token id
+// ascending): candidates, tokens with their ranks, prefixes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "source.h"
+
+namespace logitd::LOGITD_ISA {
+
+struct Candidate {
+    double logit;
+    int64_t id;
+};
+
+inline bool before(const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+struct Prefix {
+    int64_t count;
+    double mass;
+    double energy;
+
+    double entropy() const { return std::max(0.0, std::log(mass) + energy / mass); }
+    void add(const Prefix& more) {
+        count += more.count;
+        mass += more.mass;
+        energy += more.energy;
+    }
+};
+
+struct Token {
+    int64_t id;
+    double logit;
+    int64_t rank;
+};
+
+template <typename T>
+struct Tokens {
+    using Real = typename Source<T>::Real;
+
+    const Source<T>& source;
+    const Overview<Real>& seen;
+    const Candidate* edited;  // tokens with a finite bias, by id; `source` hides them
+    int64_t edits;
+    double temperature;
+    double scale;
+    double max;
+    int64_t finite;
+
+    Tokens(const Source<T>& source, const Overview<Real>& seen, const Candidate* edited, int64_t edits, double temperature)
+        : source(source), seen(seen), edited(edited), edits(edits), temperature(temperature), scale(scale_of(temperature)),
+          max(double(seen.largest)), finite(seen.finite + edits) {
+        for (int64_t i = 0; i < edits; i++) max = std::max(max, edited[i].logit);
+    }
+
+    double delta(double logit) const { return (logit - max) * scale; }
+
+    // One token as a prefix; what has no mass has no energy.
+    Prefix alone(double logit) const {
+        const double d = delta(logit), mass = exp(d);
+        return {1, mass, -mass * std::max(d, -1e6)};
+    }
+
+    double logit_of(int64_t id) const {
+        if (edits > 0 && !source.allowed(id)) {
+            int64_t low = 0, high = edits - 1;
+            while (low < high) {
+                const int64_t middle = (low + high) / 2;
+                if (edited[middle].id < id) {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            return edited[low].logit;
+        }
+        return double(source.raw(id));
+    }
+
+    double smallest() const {
+        double least = max;
+        for (int64_t i = 0; i < edits; i++) least = std::min(least, edited[i].logit);
+        if (seen.smallest > Source<T>::nothing) return std::min(least, double(seen.smallest));
+        Real buffer[block];
+        for (int64_t b = 0; b < source.blocks(); b++) {
+            const Real* logits = source.read(b, buffer);
+            Real own = seen.largest;
+            for (int i = 0; i < block; i++) own = (logits[i] > Source<T>::nothing) & (logits[i] < own) ? logits[i] : own;
+            least = std::min(least, double(own));
+        }
+        return least;
+    }
+
+    // The largest logit, lowest id on ties.
+    Token largest() const {
+        Candidate best{-std::numeric_limits<double>::infinity(), -1};
+        for (int64_t i = 0; i < edits; i++)
+            if (best.id < 0 || before(edited[i], best)) best = edited[i];
+        if (seen.finite > 0 && double(seen.largest) >= best.logit) {
+            int64_t b = 0, i = 0;
+            while (seen.maxima[b] != seen.largest) b++;
+            Real buffer[block];
+            const Real* logits = source.read(b, buffer);
+            while (logits[i] != seen.largest) i++;
+            const Candidate plain{double(seen.largest), b * block + i};
+            if (best.id < 0 || before(plain, best)) best = plain;
+        }
+        return {best.id, best.logit, 0};
+    }
+};
+
+}  // namespace logitd::LOGITD_ISA
