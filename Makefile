@@ -20,7 +20,7 @@ test: $(INSTALLED) ## run the tests
 	$(BIN)/python -m pytest
 
 test-long: $(INSTALLED) ## run the tests that take minutes
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m long --timeout 900
 
 check: $(INSTALLED) ## lint, types, import contract, Dockerfile
 	$(BIN)/ruff check .
