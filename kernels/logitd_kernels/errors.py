@@ -5,6 +5,7 @@ KernelError
 ├── DtypeError            a tensor's dtype is not what the operation takes
 ├── ParameterError        a parameter is outside its documented range
 ├── HeadError             a head form contradicts itself (unsorted, repeated ids, impossible log Z)
+├── NonFiniteTensor       a tensor that must be finite is not
 ├── BadRow                one row cannot be answered; its neighbours can
 │   └── HeadTooShort      the tail that was not sent could change the answer
 └── BackendUnavailable    an explicitly requested backend cannot run here
@@ -40,6 +41,17 @@ class ParameterError(KernelError, ValueError):
         self.field = field
         self.message = message
         self.row = row
+
+
+class NonFiniteTensor(KernelError, ValueError):
+    """A tensor that must be finite is not. `field` names it, `index` is where its first NaN or infinity stands."""
+
+    def __init__(self, field: str, index: list[int], value: float) -> None:
+        what = "NaN" if value != value else "+inf" if value > 0 else "-inf"
+        self.message = f"{what} at {index}; only finite values are legal"
+        super().__init__(f"{field}: {self.message}")
+        self.field = field
+        self.index = index
 
 
 class BadRow(KernelError):

@@ -7,10 +7,12 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from logitd.api import health, problems, sample, softmax
+from logitd.api import attention, compare, health, plan, problems, sample, session_steps, sessions, softmax
+from logitd.attending import Attending
 from logitd.engine import Engine
 from logitd.metrics import Metrics
 from logitd.observe import Observed
+from logitd.sessions import Sessions
 from logitd.settings import Settings
 from logitd.version import __version__
 
@@ -29,7 +31,7 @@ def create_app(settings: Settings | None = None) -> Observed:
     """
     settings = settings or Settings()
     app = FastAPI(title="logitd", summary=_SUMMARY, version=__version__, lifespan=_lifespan, redoc_url=None)
-    rooms = (sample, softmax, health)
+    rooms = (sample, softmax, attention, compare, plan, sessions, session_steps, health)
     for room in rooms:
         app.include_router(room.router)
     problems.install(app)
@@ -42,13 +44,18 @@ def create_app(settings: Settings | None = None) -> Observed:
     app.state.settings = settings
     app.state.metrics = metrics
     app.state.engine = Engine(settings, metrics)
+    app.state.attending = Attending(settings, metrics)
+    app.state.sessions = Sessions(settings)
     return Observed(app, app.state.engine, metrics)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     engine: Engine = app.state.engine
+    attending: Attending = app.state.attending
     engine.start()
+    attending.start()
     app.state.metrics.started(__version__, engine.backend.name)
     yield
     engine.stop()
+    attending.stop()

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -33,6 +33,20 @@ class Stages:
             yield
         finally:
             self.seconds[stage] += time.perf_counter() - began
+
+
+async def run_on(pool: Executor, work: Callable[[Stages], T], stages: Stages, metrics: Metrics) -> T:
+    """Run one request's work on a pool and record its stages; time spent waiting for a thread is its `queue` stage."""
+    submitted = time.perf_counter()
+
+    def timed() -> T:
+        stages.seconds["queue"] = time.perf_counter() - submitted
+        return work(stages)
+
+    try:
+        return await asyncio.get_running_loop().run_in_executor(pool, timed)
+    finally:
+        metrics.stages(stages.seconds)
 
 
 class Engine:
@@ -66,16 +80,7 @@ class Engine:
 
     async def run(self, work: Callable[[Stages], T], stages: Stages) -> T:
         """Run one request's work on the pool; time spent waiting for a thread is its `queue` stage."""
-        submitted = time.perf_counter()
-
-        def timed() -> T:
-            stages.seconds["queue"] = time.perf_counter() - submitted
-            return work(stages)
-
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, timed)
-        finally:
-            self._metrics.stages(stages.seconds)
+        return await run_on(self._pool, work, stages, self._metrics)
 
     def sample(
         self,

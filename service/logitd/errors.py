@@ -5,6 +5,9 @@ LogitdError
 │   ├── Malformed            400  the body is not what its content type says
 │   ├── PayloadTooLarge      413  the body exceeds a limit, refused before it is read
 │   ├── UnsupportedMedia     415  no decoder for the content type or encoding
+│   ├── NotFound             404  there is no such thing
+│   ├── Conflict             409  not now: another step is next, or a session is full
+│   ├── Gone                 410  it was there
 │   ├── Invalid              422  understood, but a field has an impossible value
 │   ├── SlowBody             408  the body did not arrive in time
 │   └── Unavailable          503  not ready, or draining
@@ -75,6 +78,24 @@ class Invalid(ServiceError):
     """A field has an impossible value."""
 
     status, slug, title = 422, "invalid", "Invalid request"
+
+
+class NotFound(ServiceError):
+    """There is no such thing."""
+
+    status, slug, title = 404, "not-found", "Not found"
+
+
+class Conflict(ServiceError):
+    """What is asked does not fit what has happened so far."""
+
+    status, slug, title = 409, "conflict", "Conflict"
+
+
+class Gone(ServiceError):
+    """It was there."""
+
+    status, slug, title = 410, "gone", "Gone"
 
 
 class SlowBody(ServiceError):

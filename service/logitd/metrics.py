@@ -11,6 +11,8 @@ from prometheus_client.registry import Collector
 _LATENCY_SECONDS = [digit * 10.0**power for power in range(-4, 1) for digit in (1, 2, 5)] + [10.0]
 _ENTROPY_NATS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12]
 
+_RELATIVE_ERROR = [1e-6, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]
+
 STAGES = ("read", "decode", "queue", "compute", "encode")
 ROW_KINDS = ("ok", "nan", "posinf", "all_neginf", "head_too_short")
 
@@ -101,6 +103,24 @@ class Metrics:
             _ENTROPY_NATS,
         )
         registry.register(self._entropy)
+        self._heads = Counter(
+            "logitd_attention_heads_total",
+            "Attention heads by how they were computed, and why.",
+            ["mode", "why"],
+            registry=registry,
+        )
+        self._keys = Histogram(
+            "logitd_attention_keys",
+            "Keys of attention requests.",
+            buckets=[2**power for power in range(6, 18)],
+            registry=registry,
+        )
+        self._error = Histogram(
+            "logitd_attention_relative_error",
+            "Measured error of each attention head that was answered.",
+            buckets=_RELATIVE_ERROR,
+            registry=registry,
+        )
         for stage in STAGES:
             self._stages.labels(stage)
         for kind in ROW_KINDS:
@@ -141,3 +161,11 @@ class Metrics:
             self._rows.labels(kind).inc(count)
         self._entropy.observe("after_temperature", before)
         self._entropy.observe("after_truncation", after)
+
+    def attended(self, heads: dict[tuple[str, str], int], keys: int, errors: Iterable[float]) -> None:
+        """Record one attention request: its heads by mode and why, its length, and the error of each head."""
+        for (mode, why), count in heads.items():
+            self._heads.labels(mode, why).inc(count)
+        self._keys.observe(keys)
+        for error in errors:
+            self._error.observe(error)

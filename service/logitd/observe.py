@@ -39,12 +39,14 @@ class Observed:
             await self._app(scope, receive, observed)
         finally:
             seconds = time.perf_counter() - began
-            self._metrics.request_ended(scope["path"], status, seconds)
+            # A session's id is the key to it: not logged.
+            path = str(getattr(scope.get("route"), "path", scope["path"]))
+            self._metrics.request_ended(path, status, seconds)
             _log.info(
                 "request",
                 extra={
                     "method": scope["method"],
-                    "path": scope["path"][:200],
+                    "path": path[:200],
                     "status": status,
                     "seconds": round(seconds, 6),
                 },

@@ -49,6 +49,20 @@ class Settings(BaseSettings):
     max_edits: Positive = Field(
         1 << 20, description="Most ids in banned_ids, allowed_ids and logit_bias (times its rows) of one request."
     )
+    attention_threads: Positive = Field(1, le=1024, description="Attention requests computed at the same time.")
+    attention_queue: Positive = Field(
+        8, description="Most attention requests in the house, waiting or computing; more are told to come back (503)."
+    )
+    attention_threshold: int | None = Field(
+        None, ge=0, description="Keys up to which auto attends exactly; unset: measured at start-up, 512 to 2048."
+    )
+    max_attention_multiply_adds: Positive = Field(
+        4 * 10**12, description="Largest exact work of one attention request, B · Hq · Lq · Lk · (d + dv)."
+    )
+    max_sessions: Positive = Field(1024, description="Most streaming sessions at once.")
+    max_session_bytes: Positive = Field(256 * _MIB, description="Most that one session keeps; more is refused (409).")
+    max_sessions_bytes: Positive = Field(1024 * _MIB, description="Most that all sessions keep; more is refused (503).")
+    session_ttl_seconds: Seconds = Field(600.0, description="A session that nobody asks for so long is dropped (410).")
     shutdown_seconds: Seconds = Field(25.0, description="How long open requests may finish after SIGTERM.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe line that is logged; info logs one line a request."

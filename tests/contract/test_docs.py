@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from wire import sampled
+from wire import packed, sampled
 
 from logitd.settings import Settings
 from logitd_kernels import PARAMETERS, TRANSFORMS, philox4x32, uniform
@@ -63,21 +63,26 @@ def test_the_curl_of_the_first_screen_works(service_url):
     ]
 
 
-def test_the_readmes_python_runs(service_url):
-    [code] = blocks(README, "python")
+@pytest.mark.parametrize("code", blocks(README, "python"))
+def test_the_readmes_python_runs(service_url, code):
     exec(compile(code.replace("http://127.0.0.1:8000", service_url), "README.md", "exec"), {})
 
 
 def test_the_readmes_shell_commands_run(service_url, tmp_path):
-    np.save(tmp_path / "row.npy", np.random.default_rng(0).normal(size=(1, 100)).astype(np.float32))
-    [block] = [block for block in blocks(README, "sh") if block.startswith("logitd sample")]
-    for line in block.strip().splitlines():
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "row.npy", rng.normal(size=(1, 100)).astype(np.float32))
+    qkv = {name: rng.normal(size=(1, 2, 100, 8)).astype(np.float32) for name in "qkv"}
+    (tmp_path / "qkv.safetensors").write_bytes(packed(qkv))
+    run = [block for block in blocks(README, "sh") if block.startswith("logitd ")]
+    assert len(run) == 2
+    for line in "".join(run).splitlines():
         command = shlex.split(line.replace("http://127.0.0.1:8000", service_url))
         if command[0] == "logitd":
             command = [sys.executable, "-m", "logitd.cli", *command[1:], "--url", service_url]
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
-        assert "token" in ran.stdout
+        assert ("token" if "sample" in line else "cost") in ran.stdout
+    assert (tmp_path / "error-against-cost.png").exists()
 
 
 @pytest.fixture

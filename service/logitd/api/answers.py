@@ -178,18 +178,27 @@ def _padded(rows: Sequence[Sequence[Any]], width: int, pad: float, dtype: type) 
 
 def _json(rows: list[Json], rest: Json) -> Callable[[Json], bytes]:
     text = orjson.Fragment(orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY))  # NaN and infinities become null
+    return encode_json({"rows": text, **rest})
+
+
+def encode_json(response: Json) -> Callable[[Json], bytes]:
+    """Return what encodes a response once the stage seconds are known."""
 
     def finish(seconds: Json) -> bytes:
-        return orjson.dumps({"rows": text, **rest, "seconds": seconds})
+        return orjson.dumps({**response, "seconds": seconds})
 
     return finish
 
 
 def _safetensors(tensors: Mapping[str, np.ndarray], response: Json) -> Callable[[Json], bytes]:
-    wire = {name: Tensor.of(array) for name, array in tensors.items()}
+    return encode_safetensors({name: Tensor.of(array) for name, array in tensors.items()}, response)
+
+
+def encode_safetensors(tensors: Mapping[str, Tensor], response: Json) -> Callable[[Json], bytes]:
+    """Return what encodes tensors, with the rest of a response as metadata, once the stage seconds are known."""
 
     def finish(seconds: Json) -> bytes:
         text = json.dumps({**response, "seconds": seconds}, allow_nan=False)
-        return b"".join(safetensors.encode(wire, {"response": text}))
+        return b"".join(safetensors.encode(tensors, {"response": text}))
 
     return finish

@@ -2,29 +2,45 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import Request, Response
 
 from logitd.api.answers import media_type
 from logitd.api.body import read_body
-from logitd.engine import Engine, Stages
+from logitd.engine import Stages
 from logitd.settings import Settings
+from logitd.wire.known import ROWS, Tensors
 from logitd.wire.message import Message, decode
 
 Finish = Callable[[dict[str, Any]], bytes]
 
 
-async def answer(request: Request, work: Callable[[Message, Stages], Finish], binary: bool) -> Response:
+class Runner(Protocol):
+    """Whoever has threads."""
+
+    async def run(self, work: Callable[[Stages], Finish], stages: Stages) -> Finish:
+        """Run one request's work off the event loop."""
+
+
+async def answer(
+    request: Request,
+    work: Callable[[Message, Stages], Finish],
+    binary: bool,
+    known: Tensors = ROWS,
+    runner: Runner | None = None,
+) -> Response:
     """Receive, decode, and answer a tensor request.
 
     Args:
         request: the request, its body unread.
         work: turns the decoded message into the answer's encoder; runs on a compute thread.
         binary: whether the answer is safetensors rather than JSON.
+        known: the tensors of the endpoint.
+        runner: on whose threads; None is the engine.
     """
     settings: Settings = request.app.state.settings
-    engine: Engine = request.app.state.engine
+    runner = runner or request.app.state.engine
     began = time.perf_counter()
     body = await read_body(request, settings)
     stages = Stages(read_seconds=time.perf_counter() - began)
@@ -33,8 +49,8 @@ async def answer(request: Request, work: Callable[[Message, Stages], Finish], bi
 
     def run(stages: Stages) -> Finish:
         with stages("decode"):
-            message = decode(content_type, body, query, settings.max_json_bytes)
+            message = decode(content_type, body, query, settings.max_json_bytes, known)
         return work(message, stages)
 
-    finish = await engine.run(run, stages)
+    finish = await runner.run(run, stages)
     return Response(finish(stages.seconds), media_type=media_type(binary))

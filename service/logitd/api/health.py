@@ -6,13 +6,15 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from prometheus_client.exposition import choose_encoder
 
+from logitd.attending import Attending
 from logitd.engine import Engine
 from logitd.errors import Unavailable
 from logitd.metrics import Metrics
 from logitd.settings import Settings
 from logitd.version import __version__
-from logitd.wire.message import MEDIA_TYPES
+from logitd.wire.known import MEDIA_TYPES
 from logitd_kernels import PARAMETERS, TRANSFORMS, available
+from logitd_kernels.attention import MODES
 
 router = APIRouter(tags=["operations"])
 
@@ -44,6 +46,7 @@ async def metrics(request: Request) -> Response:
 async def info(request: Request) -> dict[str, Any]:
     """Tell versions, backends, limits, parameters and effective settings."""
     engine: Engine = request.app.state.engine
+    attending: Attending = request.app.state.attending
     settings: Settings = request.app.state.settings
     return {
         "version": __version__,
@@ -54,6 +57,7 @@ async def info(request: Request) -> dict[str, Any]:
         "parameters": {
             name: {"neutral": parameter.neutral, "bounds": parameter.bounds} for name, parameter in PARAMETERS.items()
         },
+        "attention": {"modes": list(MODES), "threshold": attending.threshold},
         "settings": settings.model_dump(),
     }
 

@@ -51,9 +51,9 @@ def responses(*extra: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def problem(error: ServiceError) -> Response:
-    """Render one refusal."""
-    document: dict[str, Any] = {
+def document(error: ServiceError) -> dict[str, Any]:
+    """Return a refusal as a problem document."""
+    return {
         "type": f"urn:logitd:problem:{error.slug}",
         "title": error.title,
         "status": error.status,
@@ -61,8 +61,12 @@ def problem(error: ServiceError) -> Response:
         "error": error.detail,
         "errors": [{"path": fault.path, "message": fault.message} for fault in error.fields],
     }
+
+
+def problem(error: ServiceError) -> Response:
+    """Render one refusal."""
     headers = {"retry-after": "1"} if isinstance(error, Unavailable) else None
-    return Response(_encode(document), error.status, headers, MEDIA_TYPE)
+    return Response(encode(document(error)), error.status, headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
@@ -75,7 +79,7 @@ def install(app: FastAPI) -> None:
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         title = http.HTTPStatus(error.status_code).phrase
-        document = {
+        unrouted_document = {
             "type": "about:blank",
             "title": title,
             "status": error.status_code,
@@ -83,7 +87,7 @@ def install(app: FastAPI) -> None:
             "error": str(error.detail),
             "errors": [],
         }
-        return Response(_encode(document), error.status_code, dict(error.headers or {}), MEDIA_TYPE)
+        return Response(encode(unrouted_document), error.status_code, dict(error.headers or {}), MEDIA_TYPE)
 
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("unexpected error", exc_info=error, extra={"path": request.url.path})
@@ -98,7 +102,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, unexpected)
 
 
-def _encode(document: dict[str, Any]) -> bytes:
+def encode(document: dict[str, Any]) -> bytes:
+    """Return a problem document as JSON."""
     # A lone surrogate in a caller's field name is not UTF-8: repeat it escaped instead of failing.
     return orjson.dumps(_escaped(document))
 

@@ -13,7 +13,7 @@ from logitd.settings import Settings
 from logitd.wire.message import Message
 from logitd_kernels import DenseRows, HeadRows
 from logitd_kernels import check as check_params
-from logitd_kernels.errors import ParameterError, ShapeError
+from logitd_kernels.errors import NonFiniteTensor, ParameterError, ShapeError
 from logitd_kernels.sampling.transform import Values
 from logitd_kernels.softmax import HOT
 
@@ -76,7 +76,7 @@ def softmax_job(message: Message, settings: Settings) -> SoftmaxJob:
         Invalid: naming the field.
     """
     fields = check(SoftmaxFields, message.fields)
-    _only(message, ("logits",))
+    only(message, ("logits",))
     rows = named(message, lambda: _dense(message, None, settings))
     sent = fields.temperature
     if isinstance(sent, list) and len(sent) != len(rows):
@@ -92,7 +92,7 @@ def named(message: Message, build: Callable[[], T]) -> T:
     """Run kernel-side checks, renaming what they refuse to the path at which the caller wrote it."""
     try:
         return build()
-    except (ShapeError, ParameterError) as error:
+    except (ShapeError, ParameterError, NonFiniteTensor) as error:
         raise Invalid.at(message.path(error.field), error.message) from None
 
 
@@ -102,7 +102,7 @@ def _rows(message: Message, fields: SampleFields, settings: Settings) -> DenseRo
         mask = _words(mask)
     heads = [name for name in (*_HEAD, *_HEAD_OPTIONS) if name in message.tensors]
     if not heads and fields.vocab_size is None:
-        _only(message, ("logits", "mask"))
+        only(message, ("logits", "mask"))
         return _dense(message, mask, settings)
     if "logits" in message.tensors:
         raise Invalid.at("logits", "send either logits or the head form, not both")
@@ -120,7 +120,7 @@ def _dense(message: Message, mask: torch.Tensor | None, settings: Settings) -> D
 
 
 def _head(message: Message, mask: torch.Tensor | None, fields: SampleFields, settings: Settings) -> HeadRows:
-    _only(message, (*_HEAD, *_HEAD_OPTIONS, "mask"))
+    only(message, (*_HEAD, *_HEAD_OPTIONS, "mask"))
     for name in _HEAD:
         if name not in message.tensors:
             raise Invalid.at(
@@ -188,7 +188,12 @@ def _checked(message: Message, params: object, path: str, settings: Settings) ->
     return values
 
 
-def _only(message: Message, names: Sequence[str]) -> None:
+def only(message: Message, names: Sequence[str]) -> None:
+    """Refuse tensors that the endpoint does not know.
+
+    Raises:
+        Invalid: naming the first.
+    """
     for name in message.tensors:
         if name not in names:
             raise Invalid.at(

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 
 from logitd.errors import FieldError, Invalid
 from logitd.wire import json as wire_json
-from logitd.wire import npy, safetensors
+from logitd.wire.known import ROWS, Tensors
 from logitd_kernels import PARAMETERS
 from logitd_kernels.softmax import KINDS
 
@@ -46,14 +46,16 @@ HEAD_SCHEMA: Json = {
 }
 
 
-class _Fields(BaseModel):
+class StrictFields(BaseModel):
+    """Fields of exactly the types that they are declared with, and no others."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-Fields = TypeVar("Fields", bound=_Fields)
+Fields = TypeVar("Fields", bound=StrictFields)
 
 
-class SampleFields(_Fields):
+class SampleFields(StrictFields):
     """Everything in a sample request that is not a tensor."""
 
     params: Annotated[Any, WithJsonSchema({"anyOf": [PARAMS_SCHEMA, {"type": "array", "items": PARAMS_SCHEMA}]})] = (
@@ -69,7 +71,7 @@ class SampleFields(_Fields):
     vocab_size: int | None = Field(None, ge=1, description="V, with the head form only (in JSON: inside head).")
 
 
-class SoftmaxFields(_Fields):
+class SoftmaxFields(StrictFields):
     """Everything in a softmax request that is not a tensor."""
 
     temperature: Annotated[Any, WithJsonSchema({"anyOf": [_HOT, {"type": "array", "items": _HOT}], "default": 1.0})] = (
@@ -100,23 +102,15 @@ def _path(location: tuple[int | str, ...]) -> str:
     return "".join(parts).lstrip(".") or "body"
 
 
-def json_body(model: type[_Fields], tensors: Json, required: list[str]) -> Json:
+def json_body(model: type[StrictFields], tensors: Json, required: list[str]) -> Json:
     """Return the OpenAPI schema of a JSON body: the model's fields and the tensors as nested lists."""
     schema = model.model_json_schema()
     schema["properties"] = {**tensors, **{k: v for k, v in schema["properties"].items() if k != "vocab_size"}}
     return {**schema, "required": required} if required else schema
 
 
-def request_body(json_schema: Json) -> Json:
+def request_body(json_schema: Json, known: Tensors = ROWS) -> Json:
     """Return the OpenAPI request body: JSON in full, the binary forms by their media types."""
     binary = {"schema": {"type": "string", "format": "binary"}}
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {
-                wire_json.MEDIA_TYPE: {"schema": json_schema},
-                safetensors.MEDIA_TYPE: binary,
-                npy.MEDIA_TYPE: binary,
-            },
-        }
-    }
+    content = dict.fromkeys(known.media_types, binary)
+    return {"requestBody": {"required": True, "content": {**content, wire_json.MEDIA_TYPE: {"schema": json_schema}}}}

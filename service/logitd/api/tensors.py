@@ -31,3 +31,10 @@ def to_torch(tensor: Tensor) -> torch.Tensor:
     if data.readonly or address % ITEM_BYTES[tensor.dtype]:
         data = memoryview(bytearray(data))
     return torch.frombuffer(data, dtype=_TORCH[tensor.dtype]).reshape(tensor.shape)
+
+
+def to_wire(tensor: torch.Tensor) -> Tensor:
+    """Return a torch tensor's bytes as they go on the wire; copies what is not contiguous."""
+    name = next(name for name, dtype in _TORCH.items() if dtype == tensor.dtype)
+    flat = tensor.detach().contiguous().reshape(-1)
+    return Tensor(name, tuple(tensor.shape), flat.view(torch.uint8).numpy().data)

@@ -1,11 +1,11 @@
-"""The `logitd` command: `serve`, `sample` and `info`."""
+"""The `logitd` command: `serve`, `sample`, `attention` and `info`."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from logitd.cli import info, sample, serve
+from logitd.cli import attention, info, sample, serve
 from logitd.cli.failure import CannotRun
 from logitd.errors import ClientError
 from logitd.version import __version__
@@ -35,12 +35,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("logitd", description="Turn logits into tokens, over HTTP.")
+    parser = argparse.ArgumentParser(
+        "logitd", description="Turn logits into tokens, and queries, keys and values into attention, over HTTP."
+    )
     parser.add_argument("--version", action="version", version=f"logitd {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     command = arguments[0] if arguments else None
     serve.add_command(commands, chosen=command == "serve")
     flags = sample.add_command(commands)
+    attention.add_command(commands)
     info.add_command(commands)
     params: dict[str, Any] = {}
     if command == "sample":

@@ -1,17 +1,15 @@
 """A sample result as text: aligned tables for people, JSON for programs."""
 
-import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
+from logitd.cli.text import aligned, json_text
 from logitd.client import Row, SampleResult
 
 
 def as_json(result: SampleResult) -> str:
     """Return the rows as a JSON array; −inf is null, as in an answer of the service."""
-    return json.dumps([_plain(asdict(row)) for row in result.rows], indent=2, allow_nan=False)
+    return json_text([asdict(row) for row in result.rows])
 
 
 def as_tables(result: SampleResult) -> str:
@@ -19,7 +17,7 @@ def as_tables(result: SampleResult) -> str:
     asked = any(row.top is not None for row in result.rows)
     titles = ["row", "token", "logprob", "entropy", "entropy kept", "kept", "mass", "seed"]
     lines = list(
-        _table(titles + (["logprob raw"] if asked else []), [_cells(*pair, asked) for pair in enumerate(result.rows)])
+        aligned(titles + (["logprob raw"] if asked else []), [_cells(*pair, asked) for pair in enumerate(result.rows)])
     )
     for index, row in enumerate(result.rows):
         if row.error is not None:
@@ -60,26 +58,10 @@ def _traces(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _section(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return ["", *_table(titles, rows)] if rows else []
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align every column to the right; a row may end early."""
-    lines = [titles, *rows]
-    widths = [max(len(line[place]) for line in lines if place < len(line)) for place in range(len(titles))]
-    for line in lines:
-        yield "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=False))
+    return ["", *aligned(titles, rows)] if rows else []
 
 
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.4f}"
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and math.isinf(value) else value

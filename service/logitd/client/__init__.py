@@ -1,22 +1,39 @@
 """The client: numpy and httpx, nothing of the service.
 
-`call` and `answer` build requests and read answers without I/O, `retry` decides on another try, `transport` translates
-httpx; `blocking` and `asynchronous` are thin loops over them.
+`call` and `answer`, `attention_call` and `attention_answer` build requests and read answers without I/O, `events` reads
+those that come as events, `retry` decides on another try, `transport` translates httpx; `connections` are thin loops
+over them, once blocking and once asynchronous.
 """
 
 from logitd.client.asynchronous import AsyncClient
+from logitd.client.attention_results import (
+    AttentionResult,
+    Comparison,
+    HeadAdvice,
+    HeadReport,
+    Recommendation,
+    Trial,
+    TrialHead,
+)
 from logitd.client.blocking import Client
 from logitd.client.compact import Head
 from logitd.client.results import Row, RowError, SampleResult, SoftmaxResult, TopLogprob, TraceStep
 
 __all__ = [
     "AsyncClient",
+    "AttentionResult",
     "Client",
+    "Comparison",
     "Head",
+    "HeadAdvice",
+    "HeadReport",
+    "Recommendation",
     "Row",
     "RowError",
     "SampleResult",
     "SoftmaxResult",
     "TopLogprob",
     "TraceStep",
+    "Trial",
+    "TrialHead",
 ]

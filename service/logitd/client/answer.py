@@ -3,8 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from http.client import responses
@@ -13,21 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from logitd.client.reading import Json, decode, reading
 from logitd.client.results import Row, RowError, SampleResult, SoftmaxResult, TopLogprob, TraceStep
 from logitd.errors import (
     ApiError,
     ClientError,
     FieldError,
     InvalidRequest,
-    Malformed,
     Overloaded,
     ServerFault,
     UnexpectedAnswer,
 )
-from logitd.wire import safetensors
 from logitd.wire.tensor import Tensor
 
-Json = dict[str, Any]
 Columns = dict[str, NDArray[Any]]
 _SHOWN_CHARACTERS = 200
 
@@ -38,8 +35,8 @@ def read_sample(body: bytes) -> SampleResult:
     Raises:
         UnexpectedAnswer.
     """
-    with _reading("sample"):
-        tensors, response = _decode(body)
+    with reading("sample"):
+        tensors, response = decode(body)
         columns = _columns(tensors, len(response["rows"]))
         rows = [_row(columns, index, rest) for index, rest in enumerate(response["rows"])]
         return SampleResult(rows, response["backend"], response["effective"], response["seconds"])
@@ -51,8 +48,8 @@ def read_softmax(body: bytes) -> SoftmaxResult:
     Raises:
         UnexpectedAnswer.
     """
-    with _reading("softmax"):
-        tensors, response = _decode(body)
+    with reading("softmax"):
+        tensors, response = decode(body)
         columns = _columns(tensors, len(response["rows"]))
         errors = [_row_error(rest) for rest in response["rows"]]
         return SoftmaxResult(columns.get("values"), columns["log_z"], columns["entropy"], errors, response["seconds"])
@@ -64,7 +61,7 @@ def read_info(body: bytes) -> Json:
     Raises:
         UnexpectedAnswer.
     """
-    with _reading("info"):
+    with reading("info"):
         return dict(json.loads(body))
 
 
@@ -157,20 +154,6 @@ def _known(number: np.generic) -> Any:  # noqa: ANN401
     value = number.item()
     absent = value == -1 if isinstance(value, int) else math.isnan(value)
     return None if absent else value
-
-
-def _decode(body: bytes) -> tuple[dict[str, Tensor], Json]:
-    tensors, metadata = safetensors.decode(body)
-    return tensors, dict(json.loads(metadata["response"]))
-
-
-@contextmanager
-def _reading(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise UnexpectedAnswer(f"the {what} answer cannot be read: {reason}") from error
 
 
 def _problem(status: int, body: bytes) -> tuple[str, list[FieldError]]:

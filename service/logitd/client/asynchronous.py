@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 
-from logitd.client.call import Call, Parameters, info_call, sample_call, softmax_call
+from logitd.client.attention_call import Layer, attention_call, compare_call, plan_call
+from logitd.client.attention_results import AttentionResult, Comparison
+from logitd.client.call import info_call, sample_call, softmax_call
+from logitd.client.connections import AsyncConnection
+from logitd.client.events import Progress
+from logitd.client.request import Parameters
 from logitd.client.results import SampleResult, SoftmaxResult
-from logitd.client.retry import Retry
-from logitd.client.transport import finish, http_options, translated
-from logitd.errors import ClientError
-
-Answer = TypeVar("Answer")
 
 
 class AsyncClient:
@@ -28,9 +28,7 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._retry = Retry(retries)
-        self._sleep = sleep
-        self._http = httpx.AsyncClient(transport=transport, **http_options(url, timeout_seconds, headers))
+        self._connection = AsyncConnection(url, timeout_seconds, retries, headers, transport, sleep)
 
     async def sample(
         self,
@@ -58,38 +56,61 @@ class AsyncClient:
             strict=strict,
             size=compact,
         )
-        return await self._run(call)
+        return await self._connection.run(call)
 
     async def softmax(
         self, logits: object, temperature: float | Sequence[float] = 1.0, kind: str = "softmax"
     ) -> SoftmaxResult:
         """Return softmax, log-softmax or log-sum-exp of every row: see `Client.softmax`."""
-        return await self._run(softmax_call(logits, temperature, kind))
+        return await self._connection.run(softmax_call(logits, temperature, kind))
+
+    async def attention(
+        self,
+        q: object,
+        k: object,
+        v: object,
+        *,
+        mask: object = None,
+        lengths: object = None,
+        sink_logits: object = None,
+        **fields: Any,  # noqa: ANN401
+    ) -> AttentionResult:
+        """Attend, exactly or linearly, with the measured error of every head: see `Client.attention`."""
+        extras = {"mask": mask, "lengths": lengths, "sink_logits": sink_logits}
+        call = await asyncio.to_thread(attention_call, q, k, v, extras=extras, fields=fields)  # megabytes are copied
+        return await self._connection.run(call)
+
+    async def attention_compare(
+        self,
+        q: object,
+        k: object,
+        v: object,
+        *,
+        mask: object = None,
+        lengths: object = None,
+        sink_logits: object = None,
+        progress: Progress | None = None,
+        **fields: Any,  # noqa: ANN401
+    ) -> Comparison:
+        """Try every method, and say for each head what to use: see `Client.attention_compare`."""
+        extras = {"mask": mask, "lengths": lengths, "sink_logits": sink_logits}
+        call = await asyncio.to_thread(compare_call, q, k, v, extras=extras, fields=fields, progress=progress)
+        return await self._connection.run(call)
+
+    async def attention_plan(self, layers: Mapping[int, Layer], **fields: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Say which heads of which layers may be linear within a tolerance: see `Client.attention_plan`."""
+        return await self._connection.run(await asyncio.to_thread(plan_call, layers, fields))
 
     async def info(self) -> dict[str, Any]:
         """Return the service's versions, backends, limits and effective settings."""
-        return await self._run(info_call())
+        return await self._connection.run(info_call())
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._connection.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
-
-    async def _run(self, call: Call[Answer]) -> Answer:
-        failed = 0
-        while True:
-            try:
-                with translated():
-                    response = await self._http.request(call.method, call.path, headers=call.headers, content=call.body)
-                return finish(call, response)
-            except ClientError as error:
-                failed += 1
-                delay = self._retry.delay_seconds(failed, error, repeatable=call.repeatable)
-                if delay is None:
-                    raise
-            await self._sleep(delay)

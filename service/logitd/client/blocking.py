@@ -2,17 +2,17 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 
-from logitd.client.call import Call, Parameters, info_call, sample_call, softmax_call
+from logitd.client.attention_call import Layer, attention_call, compare_call, plan_call
+from logitd.client.attention_results import AttentionResult, Comparison
+from logitd.client.call import info_call, sample_call, softmax_call
+from logitd.client.connections import Connection
+from logitd.client.events import Progress
+from logitd.client.request import Parameters
 from logitd.client.results import SampleResult, SoftmaxResult
-from logitd.client.retry import Retry
-from logitd.client.transport import finish, http_options, translated
-from logitd.errors import ClientError
-
-Answer = TypeVar("Answer")
 
 
 class Client:
@@ -24,9 +24,9 @@ class Client:
     Args:
         url: where the service listens; a path in front of its routes is kept.
         timeout_seconds: how long to wait for a connection, and for each part of an answer.
-        retries: how many tries may follow the first when it is safe to repeat a call: a GET, a softmax, or a sample
-            whose every row has a seed. Connection failures, 429, 502, 503 and 504 are tried again, after what
-            Retry-After asks for or an exponential backoff.
+        retries: how many tries may follow the first when it is safe to repeat a call: a GET, a softmax, attention,
+            or a sample whose every row has a seed. Connection failures, 429, 502, 503 and 504 are tried again, after
+            what Retry-After asks for or an exponential backoff.
         headers: sent with every request.
         transport: how httpx reaches the service, e.g. `httpx.HTTPTransport(uds=…)` for a Unix socket.
         sleep: how to wait between tries.
@@ -47,9 +47,7 @@ class Client:
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._retry = Retry(retries)
-        self._sleep = sleep
-        self._http = httpx.Client(transport=transport, **http_options(url, timeout_seconds, headers))
+        self._connection = Connection(url, timeout_seconds, retries, headers, transport, sleep)
 
     def sample(
         self,
@@ -79,7 +77,7 @@ class Client:
                 would then depend on the rest fails with `head_too_short`, unless `allow_inexact` is set.
             parameters: sampling parameters for every row, under what `params` says: `temperature=0.7, seed=1`.
         """
-        return self._run(
+        return self._connection.run(
             sample_call(
                 logits,
                 params=params,
@@ -103,32 +101,76 @@ class Client:
             temperature: T > 0, for all rows or one for each.
             kind: `softmax`, `log_softmax`, or `logsumexp`, which leaves `values` out.
         """
-        return self._run(softmax_call(logits, temperature, kind))
+        return self._connection.run(softmax_call(logits, temperature, kind))
+
+    def attention(
+        self,
+        q: object,
+        k: object,
+        v: object,
+        *,
+        mask: object = None,
+        lengths: object = None,
+        sink_logits: object = None,
+        **fields: Any,  # noqa: ANN401
+    ) -> AttentionResult:
+        """Attend, exactly or linearly, with the measured error of every head.
+
+        Args:
+            q: [B, Hq, Lq, d] queries; float32, float16, bfloat16 or float64, numpy's or torch's (copied to the CPU).
+                All of q, k and v may lack the batch; the output then lacks it too.
+            k: [B, Hkv, Lk, d] keys of the same dtype; query head h reads KV head h // (Hq / Hkv).
+            v: [B, Hkv, Lk, dv] values.
+            mask: broadcastable to [B, Hq, Lq, Lk]: bool, True is seen; or a float bias.
+            lengths: [B] keys that are not padding.
+            sink_logits: [Hq] logits that count in the normaliser alone.
+            fields: of /v1/attention: `mode="auto", causal=True, tolerance=0.1, policy="strict", plan=plan, layer=3`.
+        """
+        extras = {"mask": mask, "lengths": lengths, "sink_logits": sink_logits}
+        return self._connection.run(attention_call(q, k, v, extras=extras, fields=fields))
+
+    def attention_compare(
+        self,
+        q: object,
+        k: object,
+        v: object,
+        *,
+        mask: object = None,
+        lengths: object = None,
+        sink_logits: object = None,
+        progress: Progress | None = None,
+        **fields: Any,  # noqa: ANN401
+    ) -> Comparison:
+        """Try every method on some tensors, and say for each head what to use.
+
+        Args:
+            q, k, v, mask, lengths, sink_logits: as for `attention`.
+            progress: is told after each trial `done`, `total`, `method`, `feature_dim`, `median_error` and the costs.
+                What it raises ends the comparison. It starts anew where the call is tried again.
+            fields: of /v1/attention/compare: `methods=["moment", "hybrid"], feature_dims=[128], tolerance=0.1`.
+        """
+        extras = {"mask": mask, "lengths": lengths, "sink_logits": sink_logits}
+        return self._connection.run(compare_call(q, k, v, extras=extras, fields=fields, progress=progress))
+
+    def attention_plan(self, layers: Mapping[int, Layer], **fields: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Say which heads of which layers may be linear within a tolerance; `attention` takes the answer as `plan`.
+
+        Args:
+            layers: q, k and v of each layer by its number, as three tensors or by their names.
+            fields: of /v1/attention/plan: `tolerance=0.1, methods=["moment", "hybrid"], causal=True`.
+        """
+        return self._connection.run(plan_call(layers, fields))
 
     def info(self) -> dict[str, Any]:
         """Return the service's versions, backends, limits and effective settings."""
-        return self._run(info_call())
+        return self._connection.run(info_call())
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def _run(self, call: Call[Answer]) -> Answer:
-        failed = 0
-        while True:
-            try:
-                with translated():
-                    response = self._http.request(call.method, call.path, headers=call.headers, content=call.body)
-                return finish(call, response)
-            except ClientError as error:
-                failed += 1
-                delay = self._retry.delay_seconds(failed, error, repeatable=call.repeatable)
-                if delay is None:
-                    raise
-            self._sleep(delay)

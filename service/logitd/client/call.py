@@ -1,37 +1,18 @@
-"""What the clients send: each method's arguments as one HTTP request, built without any I/O."""
+"""What the clients send for rows of logits: each method's arguments as one HTTP request, built without any I/O."""
 
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from logitd.client.answer import read_info, read_sample, read_softmax
 from logitd.client.arrays import as_rows, rows_of, tensor_of
 from logitd.client.compact import Head, compact
+from logitd.client.request import BINARY, Call, Parameters, body_of, plain
 from logitd.client.results import SampleResult, SoftmaxResult
-from logitd.wire import safetensors
 from logitd.wire.tensor import Tensor
 
-Parameters = Mapping[str, Any]
-Answer = TypeVar("Answer")
-
 _FLAT = 1e100  # at such a temperature any row is uniform
-_BINARY = {"content-type": safetensors.MEDIA_TYPE, "accept": safetensors.MEDIA_TYPE}
-
-
-@dataclass(frozen=True)
-class Call(Generic[Answer]):
-    """One request, and how to read its answer's body. `repeatable` calls may run twice and answer the same."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-    repeatable: bool
-    read: Callable[[bytes], Answer]
 
 
 def sample_call(
@@ -68,7 +49,7 @@ def sample_call(
     if mask is not None:
         tensors["mask"] = as_rows(tensor_of(mask))
     seeded = all(row.get("seed", -1) not in (None, -1) for row in _each(merged))
-    return Call("POST", "/v1/sample", _BINARY, _body(tensors, fields), seeded, read_sample)
+    return Call("POST", "/v1/sample", BINARY, body_of(tensors, fields), seeded, read_sample)
 
 
 def softmax_call(logits: object, temperature: float | Sequence[float], kind: str) -> Call[SoftmaxResult]:
@@ -77,8 +58,8 @@ def softmax_call(logits: object, temperature: float | Sequence[float], kind: str
     Raises:
         TypeError, ValueError: logits or a temperature that cannot be sent at all.
     """
-    fields = {"temperature": _plain("temperature", temperature), "kind": kind}
-    return Call("POST", "/v1/softmax", _BINARY, _body({"logits": rows_of(logits)}, fields), True, read_softmax)
+    fields = {"temperature": plain("temperature", temperature), "kind": kind}
+    return Call("POST", "/v1/softmax", BINARY, body_of({"logits": rows_of(logits)}, fields), True, read_softmax)
 
 
 def info_call() -> Call[dict[str, Any]]:
@@ -86,16 +67,12 @@ def info_call() -> Call[dict[str, Any]]:
     return Call("GET", "/v1/info", {"accept": "application/json"}, b"", True, read_info)
 
 
-def _body(tensors: Mapping[str, Tensor], fields: Mapping[str, Any]) -> bytes:
-    return b"".join(safetensors.encode(tensors, {"request": json.dumps(_plain("request", fields), allow_nan=False)}))
-
-
 def _merged(params: Parameters | Sequence[Parameters] | None, keywords: Parameters) -> Any:  # noqa: ANN401
     """Return the parameters in JSON types, one object or one for each row; a row's own win over the keywords."""
     own = {} if params is None else params
     if isinstance(own, Mapping):
-        return _plain("params", {**keywords, **own})
-    return [_plain(f"params[{index}]", {**keywords, **row}) for index, row in enumerate(own)]
+        return plain("params", {**keywords, **own})
+    return [plain(f"params[{index}]", {**keywords, **row}) for index, row in enumerate(own)]
 
 
 def _each(merged: Any) -> list[dict[str, Any]]:  # noqa: ANN401
@@ -131,18 +108,3 @@ def _head_tensors(head: Head) -> dict[str, Tensor]:
     if head.finite_count is not None:
         tensors["head_finite_count"] = tensor_of(head.finite_count)
     return tensors
-
-
-def _plain(path: str, value: Any) -> Any:  # noqa: ANN401
-    """Return a value in JSON types; NaN and infinities as strings, which the service names in its own words."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(float(value))
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(f"{path}.{key}", item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # numpy arrays and scalars, torch tensors
-        return _plain(path, value.tolist())
-    if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (bytes, bytearray, memoryview)):
-        return [_plain(f"{path}[{index}]", item) for index, item in enumerate(value)]
-    raise TypeError(f"{path}: {type(value).__name__} has no form in JSON")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import httpx
 
 from logitd.client.answer import error_of
-from logitd.client.call import Call
+from logitd.client.request import Call
 from logitd.errors import ConnectionFailed, TimedOut, UnexpectedAnswer
 from logitd.version import __version__
 

@@ -13,6 +13,7 @@ MEDIA_TYPE = "application/json"
 
 _WORDS = {"-inf": -np.inf, "-infinity": -np.inf, "inf": np.inf, "infinity": np.inf, "nan": np.nan}
 _INT64 = 1 << 63
+_MAX_DEPTH = 8
 
 
 def parse(body: bytes | bytearray | memoryview) -> dict[str, Any]:
@@ -53,6 +54,48 @@ def float_matrix(value: object, path: str) -> Tensor:
     rows = [_floats(row, f"{path}[{place}]") for place, row in enumerate(_list(value, path))]
     _check_equal(rows, path)
     return Tensor.of(np.array(rows, dtype=np.float64).reshape(len(rows), len(rows[0]) if rows else 0))
+
+
+def float_tensor(value: object, path: str, rank: int) -> Tensor:
+    """Return lists nested `rank` deep as F64; null and "-inf" mean −inf.
+
+    Raises:
+        Invalid: not equally long lists of numbers; the path of the first fault is named.
+    """
+    return Tensor.of(_nested_floats(value, path, rank))
+
+
+def _nested_floats(value: object, path: str, rank: int) -> np.ndarray:
+    if rank == 1:
+        return _floats(value, path)
+    parts = [_nested_floats(part, f"{path}[{place}]", rank - 1) for place, part in enumerate(_list(value, path))]
+    for place, part in enumerate(parts):
+        if part.shape != parts[0].shape:
+            raise Invalid.at(f"{path}[{place}]", f"expected shape {list(parts[0].shape)}, got {list(part.shape)}")
+    return np.stack(parts) if parts else np.zeros((0,) * rank)
+
+
+def mask_tensor(value: object, path: str) -> Tensor:
+    """Return nested lists of booleans (BOOL) or of numbers (F64): at most 8 deep, as deep as they are."""
+    depth, inner = 0, value
+    while isinstance(inner, list) and inner and depth < _MAX_DEPTH:
+        depth, inner = depth + 1, inner[0]
+    if not isinstance(inner, bool):
+        return float_tensor(value, path, max(depth, 1))
+    return Tensor.of(_nested_bools(value, path, depth))
+
+
+def _nested_bools(value: object, path: str, rank: int) -> np.ndarray:
+    items = _list(value, path)
+    if rank > 1:
+        parts = [_nested_bools(part, f"{path}[{place}]", rank - 1) for place, part in enumerate(items)]
+    elif set(map(type, items)) <= {bool}:
+        return np.array(items, np.bool_)
+    else:
+        raise Invalid.at(path, "expected booleans alone, or numbers alone")
+    if len({part.shape for part in parts}) > 1:
+        raise Invalid.at(path, "expected equally long lists")
+    return np.stack(parts)
 
 
 def float_vector(value: object, path: str) -> Tensor:

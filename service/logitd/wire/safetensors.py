@@ -15,7 +15,7 @@ from logitd.wire.tensor import ITEM_BYTES, Tensor
 MEDIA_TYPE = "application/vnd.safetensors"
 
 _MAX_HEADER_BYTES = 8 << 20  # per-row parameters of a large batch fit; nothing legitimate is larger
-_MAX_TENSORS = 64
+_MAX_TENSORS = 1024  # q, k and v of every layer of a model
 _MAX_RANK = 8
 
 

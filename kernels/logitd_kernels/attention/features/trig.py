@@ -1,0 +1,55 @@
+"""Trigonometric features: random Fourier features of the Gaussian kernel, times e^(‖x‖²/2)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from logitd_kernels.attention.features.feature import Features, Method, Setting
+from logitd_kernels.attention.features.positive import gaussian, half_square
+
+
+@dataclass(frozen=True)
+class Trig:
+    """φ(x) = e^(‖x‖²/2)·[sin Wx, cos Wx] / √M, W [M, d]."""
+
+    rows: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """2M."""
+        return 2 * len(self.rows)
+
+    @property
+    def width(self) -> int:
+        """The features of a vector share e^(‖x‖²/2)."""
+        return 1
+
+    @property
+    def work(self) -> int:
+        """One product with the rows."""
+        return self.rows.numel()
+
+    def queries(self, x: torch.Tensor, positions: torch.Tensor) -> Features:
+        """Lift q'."""
+        angles = x @ self.rows.mT
+        factor = torch.cat([angles.sin(), angles.cos()], -1).div_(math.sqrt(len(self.rows)))
+        return Features(half_square(x), factor)
+
+    keys = queries
+
+
+def _fit(setting: Setting) -> Trig:
+    return Trig(gaussian(setting, each=2))
+
+
+TRIG = Method(
+    name="trig",
+    formula="e^(‖x‖²/2)·[sin Wx, cos Wx] / √M",
+    features="2M = feature_dim",
+    approximates=True,
+    adapts=False,
+    note="Exact for q' = k'; its weights may be negative, and with real norms half of the normalisers are.",
+    source="Rahimi and Recht 2007, “Random Features for Large-Scale Kernel Machines”; Choromanski et al. 2021, §2.3",
+    fit=_fit,
+)

@@ -1,0 +1,79 @@
+"""POST /v1/attention/compare: every method on the caller's tensors, and what to use for each head."""
+
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from logitd.api.attention_job import attention_call, options_of
+from logitd.api.attention_schemas import ATTENTION_SCHEMA, CompareFields
+from logitd.api.body import read_body
+from logitd.api.compare_answer import compared, trial_line
+from logitd.api.events import EVENTS, Tell, event_stream
+from logitd.api.problems import responses
+from logitd.api.requests import named
+from logitd.api.schemas import check, json_body, request_body
+from logitd.attending import Attending
+from logitd.engine import Stages
+from logitd.errors import Unavailable
+from logitd.settings import Settings
+from logitd.wire import json as wire_json
+from logitd.wire.known import ATTENTION
+from logitd.wire.message import Message, decode
+from logitd_kernels.attention import Trial, contenders, feasibility, trials
+
+Json = dict[str, Any]
+
+router = APIRouter(prefix="/v1", tags=["attention"])
+
+_BODY = json_body(CompareFields, ATTENTION_SCHEMA, ["q", "k", "v"])
+_PASSES = 2  # a trial attends twice: with the caller's values, and for the ranks of weights
+
+
+@router.post("/attention/compare", responses=responses(Unavailable), openapi_extra=request_body(_BODY, ATTENTION))
+async def compare(request: Request) -> Response:
+    """Try every method, and say for each head how wrong it is, what it costs and what to use.
+
+    With `Accept: text/event-stream` every trial is an event `progress`, and the answer the event `result`.
+    """
+    settings: Settings = request.app.state.settings
+    attending: Attending = request.app.state.attending
+    with ExitStack() as place:
+        place.enter_context(attending.admitted())
+        began = time.perf_counter()
+        body = await read_body(request, settings)
+        stages = Stages(read_seconds=time.perf_counter() - began)
+        content_type, query = request.headers.get("content-type"), request.query_params.multi_items()
+
+        async def work(tell: Tell) -> Json:
+            def run(stages: Stages) -> Json:
+                with stages("decode"):
+                    message = decode(content_type, body, query, settings.max_json_bytes, ATTENTION)
+                with stages("compute"):
+                    return _compared(message, settings, tell)
+
+            return {**await attending.run(run, stages), "seconds": stages.seconds}
+
+        if EVENTS in request.headers.get("accept", "").lower():
+            return event_stream(work, place.pop_all())
+        result = await work(lambda event, data: None)
+    return Response(orjson.dumps(result), media_type=wire_json.MEDIA_TYPE)
+
+
+def _compared(message: Message, settings: Settings, tell: Tell) -> Json:
+    fields = check(CompareFields, message.fields)
+    call = attention_call(message, fields, settings)
+    tried = named(message, lambda: contenders(call, fields.methods, fields.feature_dims))
+    attention_call(message, fields, settings, times=_PASSES * len(tried))
+    done: list[Trial] = []
+
+    def run() -> list[Trial]:
+        for trial in trials(call, tried, options_of(fields), fields.audit_rows):
+            done.append(trial)
+            tell("progress", {"done": len(done), "total": len(tried), **trial_line(trial)})
+        return done
+
+    named(message, run)
+    return compared(call, done, feasibility(call), fields.tolerance)

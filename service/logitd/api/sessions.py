@@ -1,0 +1,115 @@
+"""/v1/attention/sessions: attention over a sequence that comes in pieces."""
+
+from fastapi import APIRouter, Request, Response
+
+from logitd.api.answers import encode_json
+from logitd.api.attention_schemas import SessionFields
+from logitd.api.body import read_body
+from logitd.api.problems import responses
+from logitd.api.requests import named
+from logitd.api.schemas import check, json_body
+from logitd.api.session_state import export_state, import_state
+from logitd.attending import Attending
+from logitd.engine import Stages
+from logitd.errors import Gone, NotFound, Unavailable
+from logitd.sessions import Session, Sessions
+from logitd.settings import Settings
+from logitd.wire import json as wire_json
+from logitd.wire import safetensors
+from logitd.wire.known import SESSION
+from logitd.wire.message import Message
+from logitd_kernels.attention import Options
+from logitd_kernels.attention.streams import StreamSetting, open_stream
+
+PATH = "/attention/sessions"
+router = APIRouter(prefix="/v1", tags=["attention sessions"])
+
+_CREATE = json_body(SessionFields, {}, ["heads", "dim"])
+_MISSING = responses(NotFound, Gone, Unavailable)
+_FILE = {"content": {safetensors.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    responses=responses(Unavailable),
+    openapi_extra={"requestBody": {"required": True, "content": {wire_json.MEDIA_TYPE: {"schema": _CREATE}}}},
+)
+async def create(request: Request) -> Response:
+    """Open a session. Its id is the only key to it."""
+    settings: Settings = request.app.state.settings
+    body = await read_body(request, settings)
+    fields = check(SessionFields, wire_json.parse(body))
+    message = Message({}, {}, "json", SESSION)
+    session = _sessions(request).create(named(message, lambda: open_stream(_setting(fields))))
+    return _told(session, settings, 201)
+
+
+@router.post(f"{PATH}/import", status_code=201, responses=responses(Unavailable), openapi_extra={"requestBody": _FILE})
+async def restore(request: Request) -> Response:
+    """Open a session that continues an export, on the same bits."""
+    settings: Settings = request.app.state.settings
+    attending: Attending = request.app.state.attending
+    with attending.admitted():
+        body = await read_body(request, settings)
+        stream, step = await attending.run(lambda stages: import_state(body), Stages())
+        session = _sessions(request).create(stream)
+    session.step = step
+    return _told(session, settings, 201)
+
+
+@router.get(f"{PATH}/{{session_id}}", responses=_MISSING)
+async def show(request: Request, session_id: str) -> Response:
+    """Tell a session's method, step, tokens and size."""
+    return _told(_sessions(request).get(session_id), request.app.state.settings)
+
+
+@router.get(f"{PATH}/{{session_id}}/export", responses={**_MISSING, 200: _FILE})
+async def export(request: Request, session_id: str) -> Response:
+    """Return the state as a file: versioned, with a checksum; float32 as it is."""
+    attending: Attending = request.app.state.attending
+    session = _sessions(request).get(session_id)
+
+    def work(stages: Stages) -> bytes:
+        with session.lock:
+            return export_state(session.stream, session.step)
+
+    with attending.admitted():
+        return Response(await attending.run(work, Stages()), media_type=safetensors.MEDIA_TYPE)
+
+
+@router.delete(f"{PATH}/{{session_id}}", status_code=204, responses=_MISSING)
+async def delete(request: Request, session_id: str) -> Response:
+    """End a session."""
+    _sessions(request).delete(session_id)
+    return Response(status_code=204)
+
+
+def _sessions(request: Request) -> Sessions:
+    sessions: Sessions = request.app.state.sessions
+    return sessions
+
+
+def _setting(fields: SessionFields) -> StreamSetting:
+    return StreamSetting(
+        fields.method,
+        fields.heads,
+        fields.kv_heads or fields.heads,
+        fields.dim,
+        fields.value_dim or fields.dim,
+        fields.scale,
+        Options(fields.rank, fields.feature_dim, fields.seed, fields.orthogonal),
+    )
+
+
+def _told(session: Session, settings: Settings, status: int = 200) -> Response:
+    stream = session.stream
+    told = {
+        "id": session.id,
+        "method": stream.setting.method,
+        "step": session.step,
+        "tokens": stream.tokens,
+        "state_bytes": stream.bytes,
+        "ttl_seconds": settings.session_ttl_seconds,
+    }
+    return Response(encode_json(told)({}), status, media_type=wire_json.MEDIA_TYPE)
