@@ -26,7 +26,7 @@ def sequence(tokens, heads=H, dim=D, seed=0):
 
 
 def opened(url, **fields):
-    response = post(url, PATH, {"heads": H, "dim": D, **fields})
+    response = post(url, PATH, {"heads": H, "dim": D, "method": "exact", **fields})
     assert response.status_code == 201, response.text
     return response.json()["id"]
 

@@ -64,7 +64,7 @@ class CallFields(StrictFields):
 class SessionFields(StrictFields):
     """What a session is opened with."""
 
-    method: Literal[tuple(STREAMS)] = Field("exact", description="What is kept of the sequence.")  # type: ignore[valid-type]
+    method: Literal[tuple(STREAMS)] = Field("hybrid", description="What is kept of the sequence.")  # type: ignore[valid-type]
     heads: int = Field(ge=1, le=1024, description="Hq, query heads.")
     kv_heads: int | None = Field(None, ge=1, description="Hkv; none is as many as `heads`.")
     dim: int = Field(ge=1, le=1024, description="d, of queries and keys.")

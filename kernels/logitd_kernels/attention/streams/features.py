@@ -11,8 +11,6 @@ from logitd_kernels.attention.features.state import FeatureState
 from logitd_kernels.attention.streams.stream import Flat, StreamSetting
 from logitd_kernels.errors import ParameterError
 
-_HORIZON = 1 << 20  # tokens, for maps that weigh by distance
-
 
 class FeatureStream:
     """Keeps Σ φ(k)[v, 1]; a map that adapts to the moments of a whole sequence cannot: it would have to see it first.
@@ -24,7 +22,7 @@ class FeatureStream:
     def __init__(self, setting: StreamSetting) -> None:
         if method_named(setting.method).adapts:
             raise ParameterError("method", f"{setting.method} is fitted to a whole sequence and cannot stream")
-        own = Setting(setting.dim, setting.scaling, setting.options, None, _HORIZON, torch.float32)
+        own = Setting(setting.dim, setting.scaling, setting.options)
         self.setting = setting
         self._state = FeatureState(setting.method, own, setting.heads, setting.value_dim)
 

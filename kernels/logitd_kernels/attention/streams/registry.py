@@ -3,12 +3,20 @@
 from logitd_kernels.attention.features.registry import METHODS as FEATURE_MAPS
 from logitd_kernels.attention.streams.exact import ExactStream
 from logitd_kernels.attention.streams.features import FeatureStream
+from logitd_kernels.attention.streams.hybrid import HybridStream
+from logitd_kernels.attention.streams.moment import MomentStream
 from logitd_kernels.attention.streams.stream import Flat, Stream, StreamSetting
 from logitd_kernels.errors import ParameterError
 
-STREAMS: dict[str, type[ExactStream] | type[FeatureStream]] = {
+_WHOLE = ("cosformer",)  # weighs by distance over the length of the sequence, which a stream does not know
+
+Kind = type[ExactStream] | type[MomentStream] | type[HybridStream] | type[FeatureStream]
+
+STREAMS: dict[str, Kind] = {
+    "hybrid": HybridStream,
+    "moment": MomentStream,
     "exact": ExactStream,
-    **{name: FeatureStream for name, method in FEATURE_MAPS.items() if not method.adapts},
+    **{name: FeatureStream for name, method in FEATURE_MAPS.items() if not method.adapts and name not in _WHOLE},
 }
 
 
@@ -30,7 +38,7 @@ def restore_stream(setting: StreamSetting, flat: Flat) -> Stream:
     return _kind(setting.method).restore(setting, flat)
 
 
-def _kind(method: str) -> type[ExactStream] | type[FeatureStream]:
+def _kind(method: str) -> Kind:
     if method not in STREAMS:
         raise ParameterError("method", f"must be one of {', '.join(STREAMS)}, got {method[:40]!r}")
     return STREAMS[method]

@@ -76,6 +76,11 @@ class StreamSetting:
         return x if group == 1 else x.repeat_interleave(group, 0)
 
 
+def unprefixed(prefix: str, flat: Flat) -> Flat:
+    """Return what stands under a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}
+
+
 class Stream(Protocol):
     """One sequence. All arithmetic is float32; pieces of any size give the same answers within rounding.
 
