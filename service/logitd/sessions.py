@@ -25,12 +25,14 @@ class Session:
         step: how many times tokens were appended.
         reply: the answer to the last step, for a caller that did not get it.
         expires: on the monotonic clock, seconds.
+        tolerance: relative error that a head may have.
         lock: held while the stream is read or written.
     """
 
     id: str
     stream: Stream
     expires: float
+    tolerance: float
     step: int = 0
     reply: bytes | None = None
     binary: bool = False
@@ -86,7 +88,7 @@ class Sessions:
         with self._lock:
             return sum(session.held_bytes for session in self._all.values())
 
-    def create(self, stream: Stream) -> Session:
+    def create(self, stream: Stream, tolerance: float) -> Session:
         """Take in a stream.
 
         Raises:
@@ -99,7 +101,7 @@ class Sessions:
             self._check_room(stream.bytes)
             name = secrets.token_bytes(_ID_BYTES)
             text = urlsafe_b64encode(name + self._mark(name)).decode()
-            session = Session(text, stream, self._clock() + self._settings.session_ttl_seconds)
+            session = Session(text, stream, self._clock() + self._settings.session_ttl_seconds, tolerance)
             self._all[session.id] = session
             return session
 

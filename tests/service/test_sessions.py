@@ -163,6 +163,10 @@ def test_a_refused_step_changes_nothing(service_url):
         ({"heads": 0}, "heads"),
         ({"kv_heads": 3}, "heads"),
         ({"method": "trig", "feature_dim": 3}, "feature_dim"),
+        ({"modes": ["exact"]}, "modes"),
+        ({"modes": ["exact", "nystrom"]}, "modes[1]"),
+        ({"plan": {"version": 1, "layers": {}}}, "layer"),
+        ({"plan": {"version": 1, "layers": {}}, "layer": 1}, "layer"),
         ({"nonsense": 1}, "nonsense"),
     ],
 )
@@ -189,6 +193,23 @@ def test_an_export_continues_on_the_same_bits(serve, service_url, method):
         assert np.array_equal(there, here)
         assert np.array_equal(asked(other, told["id"], q), asked(service_url, session, q))
         assert other != service_url
+
+
+def test_heads_follow_a_plan(service_url):
+    q, k, v = sequence(400, heads=3)
+    plan = {"version": 1, "layers": {"4": {"modes": ["exact", "moment", "exact"]}}}
+    session = opened(service_url, heads=3, plan=plan, layer=4, method="hybrid", tolerance=0.01)
+    output, _ = appended(service_url, session, k, v, q)
+    np.testing.assert_allclose(output[[0, 2]], causal(q, k, v)[[0, 2]], atol=1e-5)
+    assert np.abs(output[1] - causal(q, k, v)[1]).max() > 1e-3
+    told = httpx.get(f"{service_url}{PATH}/{session}").json()
+    assert told["modes"] == ["exact", "moment", "exact"]
+    assert told["early_error"][::2] == [None, None]
+    assert 0.01 < told["early_error"][1] < 1
+    exported = httpx.get(f"{service_url}{PATH}/{session}/export").content
+    other = post(service_url, f"{PATH}/import", exported, SAFETENSORS).json()
+    assert (other["modes"], other["tolerance"], other["early_error"]) == (told["modes"], 0.01, told["early_error"])
+    assert np.array_equal(asked(service_url, other["id"], q), asked(service_url, session, q))
 
 
 def test_an_export_is_checked(service_url):
@@ -294,7 +315,7 @@ def test_an_export_continues_in_another_process(service_url, tmp_path):
     code = (
         "import sys, numpy as np, torch\n"
         "from logitd.api.session_state import import_state\n"
-        "stream, step = import_state(open(sys.argv[1] + '/state', 'rb').read())\n"
+        "stream, step, tolerance = import_state(open(sys.argv[1] + '/state', 'rb').read())\n"
         "np.save(sys.argv[1] + '/out.npy', stream.read(torch.from_numpy(np.load(sys.argv[1] + '/q.npy'))).numpy())\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import torch
 
-from logitd.api.attention_schemas import AttentionFields, CallFields
+from logitd.api.attention_schemas import AttentionFields, CallFields, PlanFields
 from logitd.api.requests import named, only
 from logitd.api.schemas import check
 from logitd.api.tensors import to_torch
@@ -178,8 +178,17 @@ def _heads(fields: AttentionFields) -> tuple[str, ...] | None:
         return None if fields.heads is None else tuple(fields.heads)
     if fields.heads is not None:
         raise Invalid.at("heads", "send either heads or a plan, not both")
-    if fields.layer is None:
+    return planned_modes(fields.plan, fields.layer)
+
+
+def planned_modes(plan: PlanFields, layer: int | None) -> tuple[str, ...]:
+    """Return the mode of each head in a layer of a plan.
+
+    Raises:
+        Invalid: no layer, or one that the plan does not have.
+    """
+    if layer is None:
         raise Invalid.at("layer", "is required with a plan")
-    if str(fields.layer) not in fields.plan.layers:
-        raise Invalid.at("layer", f"the plan has no layer {fields.layer}")
-    return tuple(fields.plan.layers[str(fields.layer)].modes)
+    if str(layer) not in plan.layers:
+        raise Invalid.at("layer", f"the plan has no layer {layer}")
+    return tuple(plan.layers[str(layer)].modes)

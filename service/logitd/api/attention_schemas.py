@@ -61,31 +61,6 @@ class CallFields(StrictFields):
     audit_rows: int = Field(64, ge=2, le=4096, description="Queries of each sequence that are computed exactly.")
 
 
-class SessionFields(StrictFields):
-    """What a session is opened with."""
-
-    method: Literal[tuple(STREAMS)] = Field("hybrid", description="What is kept of the sequence.")  # type: ignore[valid-type]
-    heads: int = Field(ge=1, le=1024, description="Hq, query heads.")
-    kv_heads: int | None = Field(None, ge=1, description="Hkv; none is as many as `heads`.")
-    dim: int = Field(ge=1, le=1024, description="d, of queries and keys.")
-    value_dim: int | None = Field(None, ge=1, le=1024, description="dv; none is `dim`.")
-    scale: float | None = Field(None, description="Of q·k; none is 1/√d.")
-    rank: int = Field(12, ge=1, le=64, description="Of the quadratic part of `moment` and `hybrid`.")
-    feature_dim: int | None = Field(None, ge=1, le=8192, description="Features a head; none is 4 · d.")
-    seed: int = Field(0, ge=0, lt=1 << 63, description="Of random features.")
-    orthogonal: bool = Field(True, description="Draw random projections in orthogonal blocks.")
-
-
-class StepFields(StrictFields):
-    """Everything in a step of a session that is not a tensor."""
-
-    step: int | None = Field(
-        None,
-        ge=0,
-        description="Which step this is: not the next is refused (409), the last is answered again.",
-    )
-
-
 class LayerFields(BaseModel):
     """A layer of a plan; what else a plan tells is for people."""
 
@@ -101,6 +76,37 @@ class PlanFields(BaseModel):
 
     version: Literal[1]
     layers: dict[str, LayerFields]
+
+
+class SessionFields(StrictFields):
+    """What a session is opened with."""
+
+    method: Literal[tuple(STREAMS)] = Field("hybrid", description="What is kept of the sequence.")  # type: ignore[valid-type]
+    heads: int = Field(ge=1, le=1024, description="Hq, query heads.")
+    kv_heads: int | None = Field(None, ge=1, description="Hkv; none is as many as `heads`.")
+    dim: int = Field(ge=1, le=1024, description="d, of queries and keys.")
+    value_dim: int | None = Field(None, ge=1, le=1024, description="dv; none is `dim`.")
+    scale: float | None = Field(None, description="Of q·k; none is 1/√d.")
+    rank: int = Field(12, ge=1, le=64, description="Of the quadratic part of `moment` and `hybrid`.")
+    feature_dim: int | None = Field(None, ge=1, le=8192, description="Features a head; none is 4 · d.")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="Of random features.")
+    orthogonal: bool = Field(True, description="Draw random projections in orthogonal blocks.")
+    tolerance: float = Field(0.1, ge=0, description="Heads whose error on the first tokens is larger are flagged.")
+    modes: list[Literal[tuple(STREAMS)]] | None = Field(  # type: ignore[valid-type]
+        None, description="A method for each query head."
+    )
+    plan: PlanFields | None = Field(None, description="What `/v1/attention/plan` answered; goes with `layer`.")
+    layer: int | None = Field(None, ge=0, description="Which layer of the plan this is.")
+
+
+class StepFields(StrictFields):
+    """Everything in a step of a session that is not a tensor."""
+
+    step: int | None = Field(
+        None,
+        ge=0,
+        description="Which step this is: not the next is refused (409), the last is answered again.",
+    )
 
 
 class PlanRequestFields(CallFields):

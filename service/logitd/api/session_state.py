@@ -21,18 +21,24 @@ _KEY = "logitd_stream"
 Json = dict[str, Any]
 
 
-def export_state(stream: Stream, step: int) -> bytes:
+def export_state(stream: Stream, step: int, tolerance: float) -> bytes:
     """Return everything that continuing needs."""
     flat = stream.export()
     tensors = {name: to_wire(value) for name, value in flat.items() if isinstance(value, torch.Tensor)}
     numbers = {name: value for name, value in flat.items() if not isinstance(value, torch.Tensor)}
-    told = {"version": VERSION, "setting": asdict(stream.setting), "numbers": numbers, "step": step}
+    told = {
+        "version": VERSION,
+        "setting": asdict(stream.setting),
+        "numbers": numbers,
+        "step": step,
+        "tolerance": tolerance,
+    }
     told["sha256"] = _checksum(told, tensors)
     return b"".join(safetensors.encode(tensors, {_KEY: json.dumps(told)}))
 
 
-def import_state(body: bytes | bytearray) -> tuple[Stream, int]:
-    """Return the stream that `export_state` wrote, and its step.
+def import_state(body: bytes | bytearray) -> tuple[Stream, int, float]:
+    """Return the stream that `export_state` wrote, its step and its tolerance.
 
     Raises:
         Malformed: no safetensors.
@@ -48,13 +54,14 @@ def import_state(body: bytes | bytearray) -> tuple[Stream, int]:
         raise Invalid.at(f"__metadata__.{_KEY}.version", f"expected {VERSION}, got {str(version)[:20]}")
     if checksum != _checksum(told, tensors):
         raise Invalid.at(f"__metadata__.{_KEY}.sha256", "does not match: the export was changed or damaged")
-    return _restored(told, tensors), int(told["step"])
+    return _restored(told, tensors), int(told["step"]), float(told["tolerance"])
 
 
 def _restored(told: Json, tensors: dict[str, Tensor]) -> Stream:
     try:
         setting = told["setting"]
-        setting = StreamSetting(**{**setting, "options": Options(**setting["options"])})
+        modes = None if setting["modes"] is None else tuple(setting["modes"])
+        setting = StreamSetting(**{**setting, "options": Options(**setting["options"]), "modes": modes})
         return restore_stream(setting, {**told["numbers"], **{name: to_torch(one) for name, one in tensors.items()}})
     except (ShapeError, ParameterError, NonFiniteTensor) as error:
         raise Invalid.at(error.field, error.message) from None

@@ -1,8 +1,11 @@
 """/v1/attention/sessions: attention over a sequence that comes in pieces."""
 
+import math
+
 from fastapi import APIRouter, Request, Response
 
 from logitd.api.answers import encode_json
+from logitd.api.attention_job import planned_modes
 from logitd.api.attention_schemas import SessionFields
 from logitd.api.body import read_body
 from logitd.api.problems import responses
@@ -11,7 +14,7 @@ from logitd.api.schemas import check, json_body
 from logitd.api.session_state import export_state, import_state
 from logitd.attending import Attending
 from logitd.engine import Stages
-from logitd.errors import Gone, NotFound, Unavailable
+from logitd.errors import Gone, Invalid, NotFound, Unavailable
 from logitd.sessions import Session, Sessions
 from logitd.settings import Settings
 from logitd.wire import json as wire_json
@@ -41,7 +44,7 @@ async def create(request: Request) -> Response:
     body = await read_body(request, settings)
     fields = check(SessionFields, wire_json.parse(body))
     message = Message({}, {}, "json", SESSION)
-    session = _sessions(request).create(named(message, lambda: open_stream(_setting(fields))))
+    session = _sessions(request).create(named(message, lambda: open_stream(_setting(fields))), fields.tolerance)
     return _told(session, settings, 201)
 
 
@@ -52,8 +55,8 @@ async def restore(request: Request) -> Response:
     attending: Attending = request.app.state.attending
     with attending.admitted():
         body = await read_body(request, settings)
-        stream, step = await attending.run(lambda stages: import_state(body), Stages())
-        session = _sessions(request).create(stream)
+        stream, step, tolerance = await attending.run(lambda stages: import_state(body), Stages())
+        session = _sessions(request).create(stream, tolerance)
     session.step = step
     return _told(session, settings, 201)
 
@@ -72,7 +75,7 @@ async def export(request: Request, session_id: str) -> Response:
 
     def work(stages: Stages) -> bytes:
         with session.lock:
-            return export_state(session.stream, session.step)
+            return export_state(session.stream, session.step, session.tolerance)
 
     with attending.admitted():
         return Response(await attending.run(work, Stages()), media_type=safetensors.MEDIA_TYPE)
@@ -99,7 +102,16 @@ def _setting(fields: SessionFields) -> StreamSetting:
         fields.value_dim or fields.dim,
         fields.scale,
         Options(fields.rank, fields.feature_dim, fields.seed, fields.orthogonal),
+        _modes(fields),
     )
+
+
+def _modes(fields: SessionFields) -> tuple[str, ...] | None:
+    if fields.plan is None:
+        return None if fields.modes is None else tuple(fields.modes)
+    if fields.modes is not None:
+        raise Invalid.at("modes", "send either modes or a plan, not both")
+    return planned_modes(fields.plan, fields.layer)
 
 
 def _told(session: Session, settings: Settings, status: int = 200) -> Response:
@@ -107,9 +119,16 @@ def _told(session: Session, settings: Settings, status: int = 200) -> Response:
     told = {
         "id": session.id,
         "method": stream.setting.method,
+        "modes": stream.setting.modes,
         "step": session.step,
         "tokens": stream.tokens,
         "state_bytes": stream.bytes,
+        "tolerance": session.tolerance,
+        "early_error": None if stream.early_error is None else [_number(one) for one in stream.early_error.tolist()],
         "ttl_seconds": settings.session_ttl_seconds,
     }
     return Response(encode_json(told)({}), status, media_type=wire_json.MEDIA_TYPE)
+
+
+def _number(error: float) -> float | None:
+    return error if math.isfinite(error) else None

@@ -191,3 +191,32 @@ def test_other_shapes_are_named():
             stream.attend(own_q, own_k, own_v)
         assert caught.value.field == field
     assert stream.tokens == 0
+
+
+def test_heads_of_several_methods():
+    q, k, v = sequence(500, heads=4, kv_heads=2)
+    modes = ("moment", "exact", "moment", "hybrid")
+    split = open_stream(StreamSetting("exact", 4, 2, 16, 16, modes=modes))
+    found = fed(split, q, k, v, [100, 1, 399])
+    wide_k, wide_v = k.repeat_interleave(2, 0), v.repeat_interleave(2, 0)
+    for head, method in enumerate(modes):
+        one = slice(head, head + 1)
+        alone = opened(method, q[one], wide_k[one], wide_v[one])
+        want = fed(alone, q[one], wide_k[one], wide_v[one], [100, 1, 399])
+        torch.testing.assert_close(found[one], want, rtol=0, atol=1e-5)
+        if method != "exact":
+            assert split.early_error[head] == pytest.approx(float(alone.early_error[0]), rel=1e-3)
+    assert math.isnan(split.early_error[1])
+    other = restore_stream(split.setting, split.export())
+    assert torch.equal(other.read(q[:, :3]), split.read(q[:, :3]))
+
+
+def test_the_early_error_is_that_of_second_order():
+    for spread, low, high in ((0.3, 0.0, 0.03), (2.5, 0.3, 10.0)):
+        q, k, v = sequence(400, spread=spread)
+        for method in ("moment", "hybrid"):
+            stream = opened(method, q, k, v)
+            assert stream.early_error is None
+            stream.attend(q, k, v)
+            assert (low < stream.early_error).all()
+            assert (stream.early_error < high).all()

@@ -2,7 +2,11 @@
 
 import torch
 
+from logitd_kernels.attention.call import Call
+from logitd_kernels.attention.exact import exact
 from logitd_kernels.attention.moment.calibrate import CAUSAL_SAMPLE, Basis, fit_basis
+from logitd_kernels.attention.moment.read import quotient
+from logitd_kernels.attention.moment.state import MomentState
 from logitd_kernels.attention.streams.stream import StreamSetting
 
 COUNT = CAUSAL_SAMPLE
@@ -30,3 +34,22 @@ class EarlyQueries:
         keys = keys[:, :COUNT]
         queries = self.held if self.held.shape[1] else keys * self._setting.scaling
         return fit_basis(queries, keys, self._setting.options.rank)
+
+    def error(self, basis: Basis, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:
+        """Measure second order alone on the early tokens, every query on all of their keys.
+
+        Returns:
+            ‖answer − exact‖ / ‖exact‖ of each head, [Hq] float64; None without queries.
+        """
+        if not self.held.shape[1]:
+            return None
+        keys, values = keys[:, :COUNT], values[:, :COUNT]
+        state = MomentState(basis, values.shape[2])
+        state.append(keys, values)
+        reading = state.read(self.held)
+        found = torch.empty_like(reading.numerator)
+        quotient(reading.numerator, reading.denominator, found)
+        right = exact(Call(self.held[None], keys[None], values[None], scale=1.0), statistics=False).output[0].double()
+        wrong = found.double() - right
+        error: torch.Tensor = torch.linalg.norm(wrong, dim=(1, 2)) / torch.linalg.norm(right, dim=(1, 2))
+        return error

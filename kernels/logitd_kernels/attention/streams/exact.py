@@ -10,6 +10,8 @@ from logitd_kernels.attention.streams.stream import Flat, StreamSetting
 class ExactStream:
     """Keeps all keys and values, float32."""
 
+    early_error = None
+
     def __init__(self, setting: StreamSetting) -> None:
         self.setting = setting
         self._tokens = 0

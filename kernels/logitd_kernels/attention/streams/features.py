@@ -19,6 +19,8 @@ class FeatureStream:
         ParameterError: such a map.
     """
 
+    early_error = None
+
     def __init__(self, setting: StreamSetting) -> None:
         if method_named(setting.method).adapts:
             raise ParameterError("method", f"{setting.method} is fitted to a whole sequence and cannot stream")

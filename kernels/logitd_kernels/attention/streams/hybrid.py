@@ -32,6 +32,7 @@ class HybridStream:
         self._sinks_v = torch.zeros(setting.heads, _PARTS.sinks, setting.value_dim)
         self._start = 0  # the position of the window's first token
         self._state: MomentState | None = None
+        self.early_error: torch.Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -84,6 +85,8 @@ class HybridStream:
             "sinks_v": self._sinks_v.clone(),
         }
         state = self._state.export() if self._state else {}
+        if self.early_error is not None:
+            flat["early_error"] = self.early_error.clone()
         return flat | {f"state.{name}": tensor for name, tensor in state.items()}
 
     @classmethod
@@ -95,6 +98,7 @@ class HybridStream:
         held = slice(0, stream._tokens - stream._start)
         stream._k[:, held], stream._v[:, held] = flat["k"], flat["v"]
         stream._sinks_k, stream._sinks_v = flat["sinks_k"].clone(), flat["sinks_v"].clone()
+        stream.early_error = flat.get("early_error")
         if state := unprefixed("state.", flat):
             stream._state = MomentState.restore(state)
         return stream
@@ -114,7 +118,9 @@ class HybridStream:
         if self._tokens - self._start < _ROOM:
             return
         if self._state is None:
-            self._state = MomentState(self._early.basis(self._k), self.setting.value_dim)
+            basis = self._early.basis(self._k)
+            self.early_error = self._early.error(basis, self._k, self._v)
+            self._state = MomentState(basis, self.setting.value_dim)
             self._early = EarlyQueries(self.setting)
         known = max(0, _PARTS.sinks - self._start)  # the first keys are exact for ever
         self._state.append(self._k[:, known:BLOCK], self._v[:, known:BLOCK])

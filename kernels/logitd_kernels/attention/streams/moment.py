@@ -22,6 +22,7 @@ class MomentStream:
         self._early = EarlyQueries(setting)
         self._exact: ExactStream | None = ExactStream(setting)
         self._state: MomentState | None = None
+        self.early_error: torch.Tensor | None = None
 
     @property
     def tokens(self) -> int:
@@ -66,7 +67,8 @@ class MomentStream:
         """See `Stream`."""
         if self._state is None:
             return {"early": self._early.held.clone(), **self._cache.export()}
-        return {f"state.{name}": tensor for name, tensor in self._state.export().items()}
+        measured = {} if self.early_error is None else {"early_error": self.early_error.clone()}
+        return measured | {f"state.{name}": tensor for name, tensor in self._state.export().items()}
 
     @classmethod
     def restore(cls, setting: StreamSetting, flat: Flat) -> "MomentStream":
@@ -77,6 +79,7 @@ class MomentStream:
             stream._exact = ExactStream.restore(setting, flat)
         else:
             stream._exact, stream._state = None, MomentState.restore(unprefixed("state.", flat))
+            stream.early_error = flat.get("early_error")
         return stream
 
     @property
@@ -109,7 +112,9 @@ class MomentStream:
         assert output is not None
         if cache.tokens == COUNT:
             keys, values = self.setting.per_query_head(cache.k), self.setting.per_query_head(cache.v)
-            self._state = MomentState(self._early.basis(keys), self.setting.value_dim)
+            basis = self._early.basis(keys)
+            self.early_error = self._early.error(basis, keys, values)
+            self._state = MomentState(basis, self.setting.value_dim)
             self._state.append(keys, values)
             self._exact = None
         return output

@@ -5,6 +5,7 @@ from logitd_kernels.attention.streams.exact import ExactStream
 from logitd_kernels.attention.streams.features import FeatureStream
 from logitd_kernels.attention.streams.hybrid import HybridStream
 from logitd_kernels.attention.streams.moment import MomentStream
+from logitd_kernels.attention.streams.split import SplitStream
 from logitd_kernels.attention.streams.stream import Flat, Stream, StreamSetting
 from logitd_kernels.errors import ParameterError
 
@@ -26,6 +27,8 @@ def open_stream(setting: StreamSetting) -> Stream:
     Raises:
         ParameterError: an unknown method, or options that are none of its.
     """
+    if setting.modes is not None:
+        return SplitStream(setting, open_stream)
     return _kind(setting.method)(setting)
 
 
@@ -35,6 +38,8 @@ def restore_stream(setting: StreamSetting, flat: Flat) -> Stream:
     Raises:
         ParameterError, ShapeError, NonFiniteTensor: naming what is missing or does not fit.
     """
+    if setting.modes is not None:
+        return SplitStream.restore(setting, flat, restore_stream)
     return _kind(setting.method).restore(setting, flat)
 
 

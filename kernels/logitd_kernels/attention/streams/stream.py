@@ -23,6 +23,7 @@ class StreamSetting:
         dim, value_dim: d and dv.
         scale: of q·k; None is 1/√d.
         options: of the method.
+        modes: a method for each query head, in place of `method`; None for none.
 
     Raises:
         ParameterError: a number that is none of these.
@@ -35,6 +36,7 @@ class StreamSetting:
     value_dim: int
     scale: float | None = None
     options: Options = field(default_factory=Options)
+    modes: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("heads", "kv_heads", "dim", "value_dim"):
@@ -43,6 +45,8 @@ class StreamSetting:
                 raise ParameterError(name, f"must be an integer of at least 1, got {value!r}")
         if self.heads % self.kv_heads:
             raise ParameterError("heads", f"must be a multiple of the {self.kv_heads} KV heads, got {self.heads}")
+        if self.modes is not None and len(self.modes) != self.heads:
+            raise ParameterError("modes", f"expected a method for each of {self.heads} heads, got {len(self.modes)}")
         if self.scale is not None and not math.isfinite(self.scale):
             raise ParameterError("scale", f"must be finite, got {self.scale}")
 
@@ -97,6 +101,13 @@ class Stream(Protocol):
     @property
     def bytes(self) -> int:
         """What it keeps."""
+
+    @property
+    def early_error(self) -> torch.Tensor | None:
+        """How wrong second order alone is on the first 256 tokens, [Hq]: all that a stream can know of its error.
+
+        None before them, without their queries, and for methods that are not of second order.
+        """
 
     def growth(self, tokens: int) -> int:
         """Return how many bytes more it would keep after so many more tokens."""
