@@ -11,6 +11,12 @@ if not torch.cuda.is_available():  # the variable is read when kernels are defin
     os.environ["TRITON_INTERPRET"] = "1"
 triton = pytest.importorskip("triton")
 
+from logitd_kernels.attention import Call, Options, Visible  # noqa: E402
+from logitd_kernels.attention.features.feature import Setting, primed  # noqa: E402
+from logitd_kernels.attention.features.registry import METHODS  # noqa: E402
+from logitd_kernels.attention.linear import linear  # noqa: E402
+from logitd_kernels.attention.moment.attend import moment  # noqa: E402
+from logitd_kernels.attention.moment.calibrate import fit_basis  # noqa: E402
 from logitd_kernels.attention.triton import launch, linear_attention, why_not  # noqa: E402
 from logitd_kernels.errors import DtypeError, ShapeError  # noqa: E402
 
@@ -143,3 +149,50 @@ def test_blocks_fit_the_values():
 
 
 os.environ.pop("TRITON_INTERPRET", None)  # all kernels are defined; nothing else of this process is meant
+
+
+def heads(length, dim=8, spread=0.5):
+    generator = torch.Generator().manual_seed(length)
+    q, k, v = (torch.randn(2, length, dim, generator=generator) for _ in range(3))
+    return q * spread, k * spread, v
+
+
+@pytest.mark.parametrize("method", ["favor_plus", "hyperbolic", "elu"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_feature_maps_through_the_kernels(method, causal):
+    """What `linear` computes on the CPU, from the same features."""
+    q, k, v = heads(150)
+    call = Call(q[None], k[None], v[None], Visible(causal=causal))
+    setting = Setting(8, call.scaling, Options())
+    fitted = METHODS[method].fit(setting)
+    places = torch.arange(150)
+    phi_q, phi_k = (
+        features.exponent.exp() * (1 if features.factor is None else features.factor)
+        for features in (
+            fitted.queries(primed(q, call.scaling, q.dtype), places),
+            fitted.keys(primed(k, call.scaling, k.dtype), places),
+        )
+    )
+    numerator, denominator = linear_attention(phi_q.to(HERE), phi_k.to(HERE), v.to(HERE), causal=causal)
+    want = linear(call, method, Options()).output[0]
+    torch.testing.assert_close((numerator / denominator[..., None]).cpu(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_the_moment_state_through_the_kernels():
+    """Its weights are products of features too, once the keys' mean and covariance are known."""
+    q, k, v = heads(150)
+    call = Call(q[None], k[None], v[None])
+    basis = fit_basis(q * call.scaling, k, 4)
+    x, keys = q * call.scaling - basis.query_centre[:, None], k - basis.key_centre[:, None]
+    y_q, y_k = x @ basis.query_map.mT, keys @ basis.key_map.mT
+    weight = torch.softmax((keys @ basis.query_centre[..., None])[..., 0], 1)[..., None]
+    mean, low_mean = ((weight * one).sum(1, keepdim=True) for one in (keys, y_k))
+    b, b_r = (x @ mean.mT), (y_q @ low_mean.mT)
+    variance = (((y_q @ y_k.mT - b_r) ** 2) @ weight).clamp(min=0)
+    constant = 1 - variance.clamp(max=1) / 2 - b + b_r**2 / 2
+    outer = [torch.einsum("hni,hnj->hnij", y, y).flatten(2) for y in (y_q, y_k)]
+    phi_q = torch.cat([constant, x - b_r * (y_q @ basis.key_map), outer[0] / 2], 2)
+    phi_k = weight * torch.cat([torch.ones_like(weight), keys, outer[1]], 2)
+    numerator, denominator = linear_attention(phi_q.to(HERE), phi_k.to(HERE), v.to(HERE))
+    want = moment(call, Options(rank=4), basis).output[0]
+    torch.testing.assert_close((numerator / denominator[..., None]).cpu(), want, rtol=1e-4, atol=1e-5)
