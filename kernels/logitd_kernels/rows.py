@@ -268,13 +268,20 @@ def _check_floats(name: str, tensor: torch.Tensor, axes: str) -> None:
     if tensor.dtype not in DTYPES:
         allowed = ", ".join(_name(dtype) for dtype in DTYPES)
         raise DtypeError(name, f"expected one of {allowed}, got {_name(tensor.dtype)}")
+    _check_here(name, tensor)
     if tensor.ndim != 2:
         raise ShapeError(name, f"expected two dimensions {axes}, got shape {list(tensor.shape)}")
+
+
+def _check_here(name: str, tensor: torch.Tensor) -> None:
+    if tensor.device.type != "cpu":  # compiled kernels read its memory
+        raise DtypeError(name, f"expected a tensor on the CPU, got one on {tensor.device}")
 
 
 def _check_index(name: str, tensor: torch.Tensor, shape: list[int], axes: str) -> None:
     if tensor.dtype not in _INDEX_DTYPES:
         raise DtypeError(name, f"expected int32 or int64, got {_name(tensor.dtype)}")
+    _check_here(name, tensor)
     if list(tensor.shape) != shape:
         raise ShapeError(name, f"expected shape {shape} {axes}, got {list(tensor.shape)}")
 
@@ -284,6 +291,7 @@ def _check_mask(mask: torch.Tensor | None, rows: int, vocab_size: int) -> None:
         return
     if mask.dtype != torch.int32:
         raise DtypeError("mask", f"expected int32, got {_name(mask.dtype)}")
+    _check_here("mask", mask)
     if list(mask.shape) != [rows, -(-vocab_size // 32)]:
         expected = [rows, -(-vocab_size // 32)]
         raise ShapeError("mask", f"expected shape {expected} = [rows, ⌈vocab/32⌉], got {list(mask.shape)}")

@@ -23,7 +23,7 @@ class SoftmaxRows:
 
     Attributes:
         values: [B, V], float64 for float64 input, else float32; NaN in failed rows; None for `logsumexp`.
-        log_z: [B] float64, log Σ e^(x/T); NaN in failed rows.
+        log_z: [B] float64, log Σ e^(x/T), infinite where x/T passes float64; NaN in failed rows.
         entropy: [B] float64, nats; NaN in failed rows.
         faults: the failed rows.
     """

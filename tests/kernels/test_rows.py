@@ -31,6 +31,16 @@ def test_logits_must_be_floats(dtype):
     assert caught.value.field == "logits"
 
 
+def test_tensors_must_be_on_the_cpu():
+    for logits, mask, field in (
+        (torch.zeros(2, 5, device="meta"), None, "logits"),
+        (torch.zeros(2, 5), torch.zeros(2, 1, dtype=torch.int32, device="meta"), "mask"),
+    ):
+        with pytest.raises(DtypeError, match="on the CPU, got one on meta") as caught:
+            K.DenseRows(logits, mask)
+        assert caught.value.field == field
+
+
 @pytest.mark.parametrize("shape", [(), (5,), (1, 2, 5), (2, 0)])
 def test_logits_must_be_rows_of_something(shape):
     with pytest.raises(ShapeError) as caught:
