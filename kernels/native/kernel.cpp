@@ -81,7 +81,12 @@ Token draw(Ranked<T>& row, Prefix& kept, double uniform) {
 template <typename T>
 void chain(Ranked<T>& ranked, const Tokens<T>& tokens, const Row& row, Answer& answer) {
     Prefix kept = ranked.everything();
-    if (row.min_p > 0) kept = shorter(ranked.above(tokens.max + row.temperature * std::log(row.min_p)), kept);
+    if (row.min_p > 0) {
+        const double floor = tokens.max + row.temperature * std::log(row.min_p);
+        // Where top_k cuts above the floor, nobody asks what lies above it.
+        const bool cut = row.top_k > 0 && row.top_k < kept.count && ranked.ranked(row.top_k - 1).logit >= floor;
+        if (!cut) kept = shorter(ranked.above(floor), kept);
+    }
     if (row.top_k > 0 && row.top_k < kept.count) {
         kept = row.ties_all ? shorter(ranked.above(ranked.ranked(row.top_k - 1).logit), kept) : ranked.first(row.top_k);
     }

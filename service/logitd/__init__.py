@@ -9,6 +9,7 @@ Usage:
 
 from logitd.client import (
     AsyncClient,
+    AsyncSession,
     AttentionResult,
     Client,
     Comparison,
@@ -19,6 +20,7 @@ from logitd.client import (
     Row,
     RowError,
     SampleResult,
+    Session,
     SoftmaxResult,
     TopLogprob,
     TraceStep,
@@ -35,6 +37,7 @@ from logitd.errors import (
     Overloaded,
     RowFailed,
     ServerFault,
+    SessionGone,
     TimedOut,
     UnexpectedAnswer,
 )
@@ -43,6 +46,7 @@ from logitd.version import __version__
 __all__ = [
     "ApiError",
     "AsyncClient",
+    "AsyncSession",
     "AttentionResult",
     "Client",
     "ClientError",
@@ -61,6 +65,8 @@ __all__ = [
     "RowFailed",
     "SampleResult",
     "ServerFault",
+    "Session",
+    "SessionGone",
     "SoftmaxResult",
     "TimedOut",
     "TopLogprob",

@@ -45,7 +45,8 @@ def create_app(settings: Settings | None = None) -> Observed:
     app.state.metrics = metrics
     app.state.engine = Engine(settings, metrics)
     app.state.attending = Attending(settings, metrics)
-    app.state.sessions = Sessions(settings)
+    app.state.sessions = sessions_kept = Sessions(settings)
+    metrics.sessions(lambda: len(sessions_kept), lambda: sessions_kept.held_bytes)
     return Observed(app, app.state.engine, metrics)
 
 

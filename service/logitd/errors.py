@@ -15,7 +15,8 @@ LogitdError
     ├── ConnectionFailed     nothing answers at that address
     ├── TimedOut             no answer within the client's timeout
     ├── ApiError             the service answered with a problem document
-    │   ├── InvalidRequest   400, 404, 405, 413, 415, 422: the request is at fault, retrying cannot help
+    │   ├── InvalidRequest   400, 404, 405, 408, 409, 413, 415, 422: the request is at fault, retrying cannot help
+    │   │   └── SessionGone  404, 410: the service does not have that session, or no longer
     │   ├── Overloaded       429, 503: try again after `retry_after_seconds`
     │   └── ServerFault      any other 5xx
     ├── UnexpectedAnswer     the answer is not what this client can read
@@ -137,6 +138,10 @@ class ApiError(ClientError):
 
 class InvalidRequest(ApiError):
     """The request is at fault; retrying cannot help."""
+
+
+class SessionGone(InvalidRequest):
+    """The session expired, was deleted, or went with the process that kept it; another can be opened or imported."""
 
 
 class Overloaded(ApiError):

@@ -1,7 +1,7 @@
 """Every series the service exposes, declared once on a registry. Only the engine and the ASGI layer record."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -115,6 +115,10 @@ class Metrics:
             buckets=[2**power for power in range(6, 18)],
             registry=registry,
         )
+        self._sessions = Gauge("logitd_attention_sessions", "Open streaming sessions.", registry=registry)
+        self._session_bytes = Gauge(
+            "logitd_attention_session_bytes", "What streaming sessions keep.", registry=registry
+        )
         self._error = Histogram(
             "logitd_attention_relative_error",
             "Measured error of each attention head that was answered.",
@@ -161,6 +165,11 @@ class Metrics:
             self._rows.labels(kind).inc(count)
         self._entropy.observe("after_temperature", before)
         self._entropy.observe("after_truncation", after)
+
+    def sessions(self, count: Callable[[], float], held_bytes: Callable[[], float]) -> None:
+        """Tell how many sessions are open and what they keep, whenever somebody asks."""
+        self._sessions.set_function(count)
+        self._session_bytes.set_function(held_bytes)
 
     def attended(self, heads: dict[tuple[str, str], int], keys: int, errors: Iterable[float]) -> None:
         """Record one attention request: its heads by mode and why, its length, and the error of each head."""

@@ -24,6 +24,7 @@ class Session:
         stream: what it keeps.
         step: how many times tokens were appended.
         reply: the answer to the last step, for a caller that did not get it.
+        body: a digest of that step's request.
         expires: on the monotonic clock, seconds.
         tolerance: relative error that a head may have.
         lock: held while the stream is read or written.
@@ -35,7 +36,7 @@ class Session:
     tolerance: float
     step: int = 0
     reply: bytes | None = None
-    binary: bool = False
+    body: bytes = b""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -43,22 +44,27 @@ class Session:
         """What it keeps, the last reply included."""
         return self.stream.bytes + len(self.reply or b"")
 
-    def begin(self, step: int | None, binary: bool) -> bytes | None:
+    def begin(self, step: int | None, body: bytes) -> bytes | None:
         """Return the reply that a repeated step was answered with, None for a step that is to be done.
 
+        Args:
+            step: which step it is; None for the next.
+            body: a digest of the request and of the form of its answer.
         Raises:
-            Conflict: another step is next.
+            Conflict: another step is next, or the last one was another request.
         """
         if step is None or step == self.step:
             return None
-        if step == self.step - 1 and self.reply is not None and binary == self.binary:
-            return self.reply
-        raise Conflict.at("step", f"the next step is {self.step}, got {step}")
+        if step != self.step - 1 or self.reply is None:
+            raise Conflict.at("step", f"the next step is {self.step}, got {step}")
+        if body != self.body:
+            raise Conflict.at("step", f"step {step} was another request; the next step is {self.step}")
+        return self.reply
 
-    def end(self, reply: bytes, binary: bool) -> None:
+    def end(self, reply: bytes, body: bytes) -> None:
         """Count a step that was done."""
         self.step += 1
-        self.reply, self.binary = reply, binary
+        self.reply, self.body = reply, body
 
 
 class Sessions:
@@ -80,7 +86,9 @@ class Sessions:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._all)
+        with self._lock:
+            self._drop_expired()
+            return len(self._all)
 
     @property
     def held_bytes(self) -> int:

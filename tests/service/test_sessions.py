@@ -129,6 +129,10 @@ def test_steps_are_counted_and_a_repeated_one_is_answered_again(service_url):
         assert wrong.json()["errors"] == [{"path": "step", "message": f"the next step is 1, got {step}"}]
     _, state = appended(service_url, session, k, v, step=1)
     assert (state["step"], state["tokens"]) == (2, 6)
+    for tensors, headers in (({"k": k, "v": k}, BINARY), ({"k": k, "v": v, "q": q}, BINARY), ({"k": k, "v": v}, {})):
+        other = post_tensors(service_url, f"{PATH}/{session}/append", tensors, {"step": 1}, **headers)
+        assert other.status_code == 409
+        assert "step 1 was another request" in other.json()["detail"]
     gone_by = post_tensors(service_url, f"{PATH}/{session}/append", {"k": k, "v": v}, {"step": 0}, **BINARY)
     assert gone_by.status_code == 409
 
@@ -275,6 +279,10 @@ def test_sessions_are_bounded(serve):
         assert full.status_code == 409
         assert httpx.get(f"{url}{PATH}/{one}").json()["tokens"] == 100
         appended(url, two, k, v)
+        metrics = httpx.get(f"{url}/metrics").text
+        assert "logitd_attention_sessions 2.0" in metrics
+        held = float(re.search(r"^logitd_attention_session_bytes (.+)$", metrics, re.M)[1])
+        assert 2 * size <= held <= 2 * size + 4000
         assert post_tensors(url, f"{PATH}/{two}/append", {"k": k, "v": v}).status_code in (409, 503)
         httpx.delete(f"{url}{PATH}/{one}")
         appended(url, two, k[:, :10], v[:, :10])

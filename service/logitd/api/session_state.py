@@ -1,13 +1,12 @@
 """A session's state as a file: safetensors, versioned, with a checksum over everything in it."""
 
-import hashlib
 import json
 from dataclasses import asdict
 from typing import Any
 
 import torch
 
-from logitd.api.tensors import to_torch, to_wire
+from logitd.api.tensors import digest, to_torch, to_wire
 from logitd.errors import Invalid
 from logitd.wire import safetensors
 from logitd.wire.tensor import Tensor
@@ -33,7 +32,7 @@ def export_state(stream: Stream, step: int, tolerance: float) -> bytes:
         "step": step,
         "tolerance": tolerance,
     }
-    told["sha256"] = _checksum(told, tensors)
+    told["sha256"] = digest(told, tensors).hex()
     return b"".join(safetensors.encode(tensors, {_KEY: json.dumps(told)}))
 
 
@@ -52,7 +51,7 @@ def import_state(body: bytes | bytearray) -> tuple[Stream, int, float]:
         raise Invalid.at(f"__metadata__.{_KEY}", "is not what an export of a session has") from None
     if version != VERSION:
         raise Invalid.at(f"__metadata__.{_KEY}.version", f"expected {VERSION}, got {str(version)[:20]}")
-    if checksum != _checksum(told, tensors):
+    if checksum != digest(told, tensors).hex():
         raise Invalid.at(f"__metadata__.{_KEY}.sha256", "does not match: the export was changed or damaged")
     return _restored(told, tensors), int(told["step"]), float(told["tolerance"])
 
@@ -67,12 +66,3 @@ def _restored(told: Json, tensors: dict[str, Tensor]) -> Stream:
         raise Invalid.at(error.field, error.message) from None
     except (KeyError, TypeError) as error:
         raise Invalid.at(f"__metadata__.{_KEY}", f"is not a stream of this version: {str(error)[:60]}") from None
-
-
-def _checksum(told: Json, tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.data)
-    return digest.hexdigest()

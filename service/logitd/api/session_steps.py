@@ -12,7 +12,7 @@ from logitd.api.handler import answer
 from logitd.api.problems import responses
 from logitd.api.requests import named, only
 from logitd.api.schemas import check, json_body, request_body
-from logitd.api.tensors import to_torch, to_wire
+from logitd.api.tensors import digest, to_torch, to_wire
 from logitd.attending import Attending
 from logitd.engine import Stages
 from logitd.errors import Conflict, Gone, Invalid, NotFound, Unavailable
@@ -48,15 +48,16 @@ async def append(request: Request, session_id: str) -> Response:
         with stages("decode"):
             fields = check(StepFields, message.fields)
             tensors = _tensors(message, ("k", "v"), ("q",))
+            body = digest({"binary": binary}, message.tensors)
         with session.lock:
-            reply = session.begin(fields.step, binary)
+            reply = session.begin(fields.step, body)
             if reply is None:
                 with stages("compute"):
                     _admit(session, tensors, settings)
                     output = named(message, lambda: _taken_in(sessions, session, tensors))
                 with stages("encode"):
                     reply = _reply(session, output, binary, session.step + 1)(stages.seconds)
-                    session.end(reply, binary)
+                    session.end(reply, body)
         return lambda seconds: reply
 
     attending: Attending = request.app.state.attending

@@ -1,5 +1,10 @@
 """Between the wire's tensors and torch: views, no copies."""
 
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -38,3 +43,13 @@ def to_wire(tensor: torch.Tensor) -> Tensor:
     name = next(name for name, dtype in _TORCH.items() if dtype == tensor.dtype)
     flat = tensor.detach().contiguous().reshape(-1)
     return Tensor(name, tuple(tensor.shape), flat.view(torch.uint8).numpy().data)
+
+
+def digest(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
+    """Return SHA-256 over fields, which must have a form in JSON, and over every byte, shape and dtype of tensors."""
+    found = hashlib.sha256(json.dumps(fields, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        found.update(tensor.data)
+    return found.digest()

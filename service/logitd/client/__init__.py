@@ -1,8 +1,8 @@
 """The client: numpy and httpx, nothing of the service.
 
-`call` and `answer`, `attention_call` and `attention_answer` build requests and read answers without I/O, `events` reads
-those that come as events, `retry` decides on another try, `transport` translates httpx; `connections` are thin loops
-over them, once blocking and once asynchronous.
+`call` and `answer`, `attention_call` and `attention_answer`, `session_call` and `session_answer` build requests and
+read answers without I/O, `events` reads those that come as events, `retry` decides on another try, `transport`
+translates httpx; `connections` are thin loops over them, once blocking and once asynchronous; `sessions` use those.
 """
 
 from logitd.client.asynchronous import AsyncClient
@@ -18,9 +18,11 @@ from logitd.client.attention_results import (
 from logitd.client.blocking import Client
 from logitd.client.compact import Head
 from logitd.client.results import Row, RowError, SampleResult, SoftmaxResult, TopLogprob, TraceStep
+from logitd.client.sessions import AsyncSession, Session
 
 __all__ = [
     "AsyncClient",
+    "AsyncSession",
     "AttentionResult",
     "Client",
     "Comparison",
@@ -31,6 +33,7 @@ __all__ = [
     "Row",
     "RowError",
     "SampleResult",
+    "Session",
     "SoftmaxResult",
     "TopLogprob",
     "TraceStep",

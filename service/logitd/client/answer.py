@@ -21,12 +21,16 @@ from logitd.errors import (
     InvalidRequest,
     Overloaded,
     ServerFault,
+    SessionGone,
     UnexpectedAnswer,
 )
 from logitd.wire.tensor import Tensor
 
 Columns = dict[str, NDArray[Any]]
 _SHOWN_CHARACTERS = 200
+
+# Of sessions alone. A 404 of a route that is not there has another type.
+_GONE = ("urn:logitd:problem:gone", "urn:logitd:problem:not-found")
 
 
 def read_sample(body: bytes) -> SampleResult:
@@ -69,10 +73,12 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> ClientErro
     """Return the typed error of an answer outside 2xx, whoever wrote it: the service or something in front of it."""
     if status < 400:
         return UnexpectedAnswer(f"{status} {headers.get('location', '')}".strip())
-    detail, fields = _problem(status, body)
+    detail, fields, problem_type = _problem(status, body)
     kind: type[ApiError] = ServerFault if status >= 500 else InvalidRequest
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         kind = Overloaded
+    elif problem_type in _GONE:
+        kind = SessionGone
     return kind(status, detail, fields, retry_after_seconds(headers.get("retry-after")))
 
 
@@ -156,14 +162,14 @@ def _known(number: np.generic) -> Any:  # noqa: ANN401
     return None if absent else value
 
 
-def _problem(status: int, body: bytes) -> tuple[str, list[FieldError]]:
-    """Return detail and field errors of a problem document, or what any other body says."""
+def _problem(status: int, body: bytes) -> tuple[str, list[FieldError], object]:
+    """Return detail, field errors and type of a problem document, or what any other body says."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        return _foreign(status, body.decode("utf-8", "replace")), []
+        return _foreign(status, body.decode("utf-8", "replace")), [], None
     stated = next((document[key] for key in ("detail", "title", "error") if document.get(key)), None)
     errors = document.get("errors")
     fields = [
@@ -171,7 +177,8 @@ def _problem(status: int, body: bytes) -> tuple[str, list[FieldError]]:
         for entry in (errors if isinstance(errors, list) else [])
         if isinstance(entry, dict)
     ]
-    return stated if isinstance(stated, str) else _foreign(status, json.dumps(document)), fields
+    detail = stated if isinstance(stated, str) else _foreign(status, json.dumps(document))
+    return detail, fields, document.get("type")
 
 
 def _foreign(status: int, text: str) -> str:

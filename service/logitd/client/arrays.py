@@ -25,6 +25,19 @@ def tensor_of(array: object) -> Tensor:
     return Tensor.of(np.asarray(array))
 
 
+def floats_of(name: str, array: object) -> Tensor:
+    """View an array as F16, BF16, F32 or F64; nested lists are F64.
+
+    Raises:
+        TypeError: not floating-point; `name` says what it was to be.
+        ValueError: a ragged list.
+    """
+    tensor = tensor_of(np.asarray(array, dtype=np.float64) if isinstance(array, (list, tuple)) else array)
+    if tensor.dtype not in FLOATS:
+        raise TypeError(f"{name} must be one of {', '.join(FLOATS)}, got {tensor.dtype}")
+    return tensor
+
+
 def rows_of(logits: object) -> Tensor:
     """View logits as [B, V] F16, BF16, F32 or F64; [V] is one row, and nested lists are F64.
 
@@ -32,11 +45,7 @@ def rows_of(logits: object) -> Tensor:
         TypeError: not floating-point.
         ValueError: neither one nor two dimensions.
     """
-    if isinstance(logits, (list, tuple)):
-        logits = np.asarray(logits, dtype=np.float64)
-    tensor = as_rows(tensor_of(logits))
-    if tensor.dtype not in FLOATS:
-        raise TypeError(f"logits must be one of {', '.join(FLOATS)}, got {tensor.dtype}")
+    tensor = as_rows(floats_of("logits", logits))
     if len(tensor.shape) != 2:
         raise ValueError(f"logits must have shape [rows, vocab] or [vocab], got {list(tensor.shape)}")
     return tensor
@@ -52,6 +61,12 @@ def widened(values: NDArray[Any], dtype: str) -> NDArray[np.floating[Any]]:
     if dtype == "BF16":
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values if dtype == "F64" else values.astype(np.float32, copy=False)
+
+
+def own_array(tensor: Tensor) -> NDArray[np.floating[Any]]:
+    """Return a float tensor as an array of its own, which may be written to: torch warns of any other."""
+    values = tensor.numpy()
+    return widened(values, tensor.dtype) if tensor.dtype == "BF16" else values.copy()
 
 
 def _of_torch(tensor: Any) -> Tensor:  # noqa: ANN401

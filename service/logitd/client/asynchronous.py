@@ -13,6 +13,8 @@ from logitd.client.connections import AsyncConnection
 from logitd.client.events import Progress
 from logitd.client.request import Parameters
 from logitd.client.results import SampleResult, SoftmaxResult
+from logitd.client.session_call import import_call, open_call
+from logitd.client.sessions import AsyncSession
 
 
 class AsyncClient:
@@ -100,6 +102,15 @@ class AsyncClient:
     async def attention_plan(self, layers: Mapping[int, Layer], **fields: Any) -> dict[str, Any]:  # noqa: ANN401
         """Say which heads of which layers may be linear within a tolerance: see `Client.attention_plan`."""
         return await self._connection.run(await asyncio.to_thread(plan_call, layers, fields))
+
+    async def attention_session(self, *, heads: int, dim: int, **fields: Any) -> AsyncSession:  # noqa: ANN401
+        """Open a session, attention over one sequence that comes in pieces: see `Client.attention_session`."""
+        call = open_call({"heads": heads, "dim": dim, **fields})
+        return AsyncSession(self._connection, await self._connection.run(call))
+
+    async def import_session(self, data: bytes) -> AsyncSession:
+        """Open a session that continues what `AsyncSession.export` returned."""
+        return AsyncSession(self._connection, await self._connection.run(import_call(data)))
 
     async def info(self) -> dict[str, Any]:
         """Return the service's versions, backends, limits and effective settings."""

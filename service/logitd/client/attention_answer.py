@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from logitd.client.arrays import widened
+from logitd.client.arrays import own_array
 from logitd.client.attention_results import (
     AttentionResult,
     Comparison,
@@ -90,9 +90,7 @@ def read_plan(body: bytes) -> Json:
 def _output(tensor: Tensor, rows: int) -> NDArray[np.floating[Any]]:
     if len(tensor.shape) != 4 or tensor.shape[0] != rows:
         raise ValueError(f"output has shape {list(tensor.shape)} for {rows} batch rows")
-    values = tensor.numpy()
-    # An array of its own, which may be written to: torch warns of any other.
-    return widened(values, tensor.dtype) if tensor.dtype == "BF16" else values.copy()
+    return own_array(tensor)
 
 
 def _report(head: Json) -> HeadReport:

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from logitd.client.arrays import FLOATS, tensor_of
+from logitd.client.arrays import floats_of, tensor_of
 from logitd.client.attention_answer import read_attention, read_comparison, read_plan
 from logitd.client.attention_results import AttentionResult, Comparison
 from logitd.client.events import Listener, Progress
@@ -75,10 +73,8 @@ def _tensors(
 
 
 def _heads(name: str, array: object) -> Tensor:
-    """View q, k or v as a float tensor of three or four dimensions; nested lists are F64, as logits are."""
-    tensor = tensor_of(np.asarray(array, dtype=np.float64) if isinstance(array, (list, tuple)) else array)
-    if tensor.dtype not in FLOATS:
-        raise TypeError(f"{name} must be one of {', '.join(FLOATS)}, got {tensor.dtype}")
+    """View q, k or v as a float tensor of three or four dimensions."""
+    tensor = floats_of(name, array)
     if len(tensor.shape) not in (3, 4):
         raise ValueError(f"{name} must have shape [batch, heads, length, dim], got {list(tensor.shape)}")
     return tensor

@@ -13,6 +13,8 @@ from logitd.client.connections import Connection
 from logitd.client.events import Progress
 from logitd.client.request import Parameters
 from logitd.client.results import SampleResult, SoftmaxResult
+from logitd.client.session_call import import_call, open_call
+from logitd.client.sessions import Session
 
 
 class Client:
@@ -24,9 +26,9 @@ class Client:
     Args:
         url: where the service listens; a path in front of its routes is kept.
         timeout_seconds: how long to wait for a connection, and for each part of an answer.
-        retries: how many tries may follow the first when it is safe to repeat a call: a GET, a softmax, attention,
-            or a sample whose every row has a seed. Connection failures, 429, 502, 503 and 504 are tried again, after
-            what Retry-After asks for or an exponential backoff.
+        retries: how many tries may follow the first when it is safe to repeat a call: all but a sample of which some
+            row has no seed. Connection failures, 429, 502, 503 and 504 are tried again, after what Retry-After asks for
+            or an exponential backoff.
         headers: sent with every request.
         transport: how httpx reaches the service, e.g. `httpx.HTTPTransport(uds=…)` for a Unix socket.
         sleep: how to wait between tries.
@@ -160,6 +162,20 @@ class Client:
             fields: of /v1/attention/plan: `tolerance=0.1, methods=["moment", "hybrid"], causal=True`.
         """
         return self._connection.run(plan_call(layers, fields))
+
+    def attention_session(self, *, heads: int, dim: int, **fields: Any) -> Session:  # noqa: ANN401
+        """Open a session: attention over one sequence that comes in pieces, of which the service keeps the state.
+
+        Args:
+            heads, dim: Hq and d.
+            fields: of /v1/attention/sessions: `method="hybrid", kv_heads=2, value_dim=128, scale=0.1, seed=1`.
+        """
+        call = open_call({"heads": heads, "dim": dim, **fields})
+        return Session(self._connection, self._connection.run(call))
+
+    def import_session(self, data: bytes) -> Session:
+        """Open a session that continues what `Session.export` returned."""
+        return Session(self._connection, self._connection.run(import_call(data)))
 
     def info(self) -> dict[str, Any]:
         """Return the service's versions, backends, limits and effective settings."""
