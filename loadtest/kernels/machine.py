@@ -38,7 +38,7 @@ def commit() -> str:
     """Return the commit that is checked out, with "+" when files differ from it; "unknown" without git."""
     try:
         head = _git("rev-parse", "--short=12", "HEAD").strip()
-        return head + ("+" if _git("status", "--porcelain", "--", "kernels", "loadtest/kernels").strip() else "")
+        return head + ("+" if _git("status", "--porcelain", "--", "kernels", "loadtest/*.py").strip() else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

@@ -46,12 +46,12 @@ class Report:
         return [target, *pictures]
 
 
-def to_json(report: Report) -> str:
+def to_json(report: Any) -> str:  # noqa: ANN401  (a dataclass with `machine` and any lists)
     """Return the report as JSON, one figure a line and floats to four digits, so that a change of one is one line."""
     whole = _rounded(asdict(report))
-    parts = [f'"machine": {json.dumps(whole["machine"], indent=1, ensure_ascii=False)}']
-    for name in ("figures", "claims", "curves"):
-        lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in whole[name])
+    parts = [f'"machine": {json.dumps(whole.pop("machine"), indent=1, ensure_ascii=False)}']
+    for name, found in whole.items():
+        lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in found)
         parts.append(f'"{name}": [\n{lines}\n]' if lines else f'"{name}": []')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 

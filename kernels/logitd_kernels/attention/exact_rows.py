@@ -134,7 +134,8 @@ def _softmax(
     weights /= positive
     if seen is not None:
         scores.clamp_(min=limits.min)  # 0 · −inf
-    entropy = weights.sum(1) * positive.log()[:, 0] - torch.linalg.vecdot(weights, scores)
+    mean = torch.bmm(weights[:, None], scores[..., None])[:, 0, 0]
+    entropy = weights.sum(1) * positive.log()[:, 0] - mean
     return largest + mass.log(), weights, entropy.clamp(min=0)
 
 

@@ -1,13 +1,14 @@
 """Exact attention by torch's fused CPU operator, where it gives what the definition says."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from logitd_kernels.attention.call import Attended, Call
 from logitd_kernels.attention.online import accumulator, blank
-from logitd_kernels.attention.parts import SCORE_LIMIT, batch_row, largest, largest_score
+from logitd_kernels.attention.parts import SCORE_LIMIT, batch_row, largest
 
 _NAME = "_scaled_dot_product_flash_attention_for_cpu"  # behind F.scaled_dot_product_attention; tells LSE too
 
@@ -21,13 +22,25 @@ def why_not_fused(call: Call) -> str | None:
     return _why_not_form(call) or next((why for part in _parts(call) if (why := _why_not_numbers(part))), None)
 
 
-def fused(call: Call) -> Attended | None:
+@dataclass(frozen=True)
+class Magnitudes:
+    """The largest magnitudes among keys and among values, from who knows them: to look takes longer than a step."""
+
+    keys: float
+    values: float
+
+
+def fused(call: Call, known: Magnitudes | None = None) -> Attended | None:
     """Attend by torch's operator, without entropy and max_prob and without `sink_logits`.
 
+    Args:
+        call: what to attend.
+        known: of a call without lengths; None looks.
     Returns:
         Output and LSE, both float32 (float64 for float64 input); None where `why_not_fused` has a reason.
     """
-    return None if why_not_fused(call) else run(call, accumulator(call.q.dtype))
+    reason = _why_not_form(call) or _why_not_numbers(call, known) if known else why_not_fused(call)
+    return None if reason else run(call, accumulator(call.q.dtype))
 
 
 @torch.no_grad()
@@ -75,13 +88,16 @@ def _why_not_form(call: Call) -> str | None:
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def _why_not_numbers(part: Call) -> str | None:
+def _why_not_numbers(part: Call, known: Magnitudes | None = None) -> str | None:
     """Look at one batch row, or a batch without lengths."""
     if part.batch == 0 or part.queries == 0 or part.keys == 0:
         return None
     if part.visible.causal and int(part.offsets()[0]) != 0 and not _last_query(part):
         return "it is causal from the first key on only"
-    if not (largest_score(part) < SCORE_LIMIT and largest(part.v) < math.inf):
+    known = known or Magnitudes(largest(part.k), largest(part.v))
+    if not (
+        largest(part.q) * known.keys * part.q.shape[3] * abs(part.scaling) < SCORE_LIMIT and known.values < math.inf
+    ):
         return "it hides what is not finite"
     return None
 

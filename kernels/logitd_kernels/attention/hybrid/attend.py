@@ -9,7 +9,7 @@ from logitd_kernels.attention.audit import Audit, audit_rows, seeing
 from logitd_kernels.attention.call import Approximate, Call, Options
 from logitd_kernels.attention.exact_rows import ExactRows, HeadRows, head_rows
 from logitd_kernels.attention.hybrid.cost import cost_of, state_bytes
-from logitd_kernels.attention.hybrid.far import far_states
+from logitd_kernels.attention.hybrid.far import Far
 from logitd_kernels.attention.hybrid.fit import Orders, coefficients_of
 from logitd_kernels.attention.hybrid.head import Head, Parts
 from logitd_kernels.attention.hybrid.heavy import distances, heavy_keys, key_reach, outlying_queries
@@ -141,7 +141,7 @@ def _attend_head(answer: _Answer, index: int, place: _Place) -> None:
     fit, report = (rows + live.start for rows in audit_rows(len(live), place.parts.rows))
     if row.visible.causal:
         exact, head = place.rows(report), place.head(None)
-        output, bad = attend(head, far_states(head), PLAIN)
+        output, bad = attend(head, Far(head), PLAIN)
     else:
         report = torch.cat([report[::2], report[1::2]])
         exact, output, bad = _fitted(answer.coefficients[index, place.number], place, fit, report)
@@ -165,7 +165,7 @@ def _fitted(
     rows = place.rows(queries)
     fitting, exact, answered = rows.split([len(fit), len(report), len(outlying)])
     head = place.head(fitting)
-    far = far_states(head)
+    far = Far(head)
     audited = Orders.of(head, far, queries[:deciding], rows.select(slice(deciding)))
     found = coefficients_of(*audited.split(len(fit)))
     coefficients[:] = torch.tensor(found)

@@ -1,6 +1,7 @@
 """The moment states of what lies beyond each window: sums over blocks of keys, put together without subtraction."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -8,7 +9,6 @@ from logitd_kernels.attention.hybrid.head import Head, Window
 from logitd_kernels.attention.moment.state import add_moments, size_of
 
 TILE = 32  # blocks that are worked on at once: few calls, and what belongs to them still near in the cache
-SPARE = 2  # places before the first block, for what is carried
 
 
 @dataclass(frozen=True)
@@ -22,60 +22,91 @@ class States:
     log_scale: torch.Tensor
 
     @classmethod
-    def blank(cls, head: Head, count: int = 1) -> "States":
-        """Return empty states."""
-        size = size_of(head.basis) * (head.v.shape[1] + 1)
-        return cls(head.v.new_zeros(count, size), head.v.new_full((count,), -torch.inf))
-
-    @classmethod
     def unset(cls, head: Head, name: str, count: int) -> "States":
         """Return states in the head's scratch memory, to be written."""
         size = size_of(head.basis) * (head.v.shape[1] + 1)
         return cls(head.scratch.take(name, count, size), head.v.new_empty(count))
 
-    def __getitem__(self, blocks: slice | torch.Tensor) -> "States":
-        sums = self.sums[blocks] if isinstance(blocks, slice) else self.sums.index_select(0, blocks)
-        return States(sums, self.log_scale[blocks])
-
-    def put(self, place: int, state: "States") -> None:
-        """Write one state."""
-        self.sums[place], self.log_scale[place] = state.sums[0], state.log_scale[0]
+    def __getitem__(self, places: slice | torch.Tensor) -> "States":
+        return States(self.sums[places], self.log_scale[places])
 
 
-def far_states(head: Head) -> States:
-    """Return the state of what is far from each block of queries, from block `first` on.
+class Far:
+    """What is far from each block of queries of a head.
 
-    What precedes a tile's windows is carried from tile to tile, and so, backwards, is what follows them. Both are put
-    where blocks stood that are no longer needed, just before the blocks of the windows; then all states of a tile are
-    one matrix product. Sums are of positive weights only: none cancels.
+    What precedes the windows of a tile of blocks is carried from tile to tile, and so, backwards, is what follows them.
+    The blocks in between are added to each state that they are far for. Weights are positive: no sum cancels.
+
+    Attributes:
+        blocks: how many blocks of queries there are.
     """
-    window = head.window
-    states = block_states(head)
-    found = States.unset(head, "far_states", head.stop - head.first)
-    after = {} if window.causal else _suffixes(head, states)
-    edge = SPARE + head.first - window.before - head.low  # where the windows of a tile begin
-    carried = _total(head, states[SPARE:edge])
-    for start in range(head.first, head.stop, TILE):
-        stop = min(start + TILE, head.stop)
-        count = stop - start
-        states.put(edge - 1, carried)
-        if after:
-            states.put(edge - 2, after[start])
-        rows = states[edge - 1 - bool(after) : edge + count + window.blocks - 1]
-        _merged(rows, _taken(window, count, len(rows.log_scale)), found[start - head.first : stop - head.first])
-        carried = _total(head, states[edge - 1 : edge + count])
-        edge += count
-    return found
+
+    def __init__(self, head: Head) -> None:
+        self.blocks = head.stop - head.first
+        self._head, self._states = head, _block_states(head)
+        self._carried = self._carry()
+
+    def tile(self, start: int) -> States:
+        """Return the states of the blocks from `start` on, a tile of them; good until the next is asked for."""
+        blocks = torch.arange(start, min(start + TILE, self.blocks))
+        return self._merge(blocks, States.unset(self._head, "far_tile", len(blocks)))
+
+    def of(self, blocks: torch.Tensor) -> States:
+        """Return the states of some blocks, [T] int64 in any order."""
+        found = States.unset(self._head, "far", len(blocks))
+        for start in range(0, self.blocks, TILE):
+            places = ((blocks >= start) & (blocks < start + TILE)).nonzero()[:, 0]
+            if len(places):
+                some = self._merge(blocks[places], States.unset(self._head, "far_tile", len(places)))
+                found.sums[places], found.log_scale[places] = some.sums, some.log_scale
+        return found
+
+    def _merge(self, blocks: torch.Tensor, out: States) -> States:
+        """Put together the states of blocks of one tile."""
+        tile = int(blocks[0]) // TILE
+        first, last = self._windows(tile)
+        near = self._states[first:last]
+        _merged(near, _outside(self._head.window, blocks - tile * TILE, last - first), out, self._carried[tile])
+        return out
+
+    def _windows(self, tile: int) -> tuple[int, int]:
+        """Return the bounds of the blocks of keys in the windows of a tile, as places of block states."""
+        head, start = self._head, tile * TILE
+        place = head.first + start - head.window.before - head.low
+        return place, place + min(TILE, self.blocks - start) + head.window.blocks - 1
+
+    def _carry(self) -> list[States]:
+        """Return for each tile what precedes its windows and, unless causal, what follows them: one state or two."""
+        tiles = range(-(-self.blocks // TILE))
+        bounds = [self._windows(tile) for tile in tiles]
+        before = self._sums([0, *(first for first, _ in bounds)])
+        if self._head.window.causal:
+            return before
+        after = self._sums([len(self._states.log_scale), *(last for _, last in reversed(bounds))])[::-1]
+        return [
+            States(torch.cat([one.sums, other.sums]), torch.cat([one.log_scale, other.log_scale]))
+            for one, other in zip(before, after, strict=True)
+        ]
+
+    def _sums(self, edges: list[int]) -> list[States]:
+        """Return the states of all blocks between the first edge and each of the others, going up or down."""
+        found, carried = [], None
+        for one, other in pairwise(edges):
+            passed = self._states[min(one, other) : max(one, other)]
+            out = States(torch.empty_like(self._states.sums[:1]), torch.empty_like(self._states.log_scale[:1]))
+            _merged(passed, torch.ones(1, len(passed.log_scale), dtype=torch.bool), out, carried)
+            carried = out
+            found.append(out)
+        return found
 
 
-def block_states(head: Head) -> States:
-    """Sum up every block of keys but the heavy ones, from block `low` on, behind some spare places."""
+def _block_states(head: Head) -> States:
+    """Sum up every block of keys but the heavy ones, from block `low` on."""
     basis, weights = head.basis, head.keys @ head.basis.query_centre + head.hidden  # ω
-    states = States.unset(head, "block_states", SPARE + len(weights))
-    states.log_scale[SPARE:] = weights.amax(1)
-    lowest = torch.finfo(weights.dtype).min
-    weights = torch.exp(weights - states.log_scale[SPARE:].clamp(min=lowest)[:, None])
-    sums = states.sums[SPARE:].view(len(weights), size_of(basis), -1)
+    states = States.unset(head, "block_states", len(weights))
+    torch.amax(weights, 1, out=states.log_scale)
+    weights = torch.exp(weights - states.log_scale.clamp(min=torch.finfo(weights.dtype).min)[:, None])
+    sums = states.sums.view(len(weights), size_of(basis), -1)
     for start in range(0, len(weights), TILE):
         tile = slice(start, start + TILE)
         keys = head.keys[tile]
@@ -84,45 +115,22 @@ def block_states(head: Head) -> States:
     return states
 
 
-def _taken(window: Window, count: int, rows: int) -> torch.Tensor:
-    """Return which rows are far from each block of a tile: what is carried, and the blocks outside its own window."""
-    near = torch.arange(rows) - (rows - (count + window.blocks - 1))  # 0 is the first block of the first window
-    block = torch.arange(count)[:, None]
-    before = near < block
-    return before if window.causal else before | (near >= block + window.blocks)
+def _outside(window: Window, blocks: torch.Tensor, near: int) -> torch.Tensor:
+    """Return which near blocks are outside the window of each block, counted from its tile's start: [T, near]."""
+    place, block = torch.arange(near), blocks[:, None]
+    before = place < block
+    return before if window.causal else before | (place >= block + window.blocks)
 
 
-def _suffixes(head: Head, states: States) -> dict[int, States]:
-    """Return, by a tile's first block, the state of all blocks after its windows."""
-    found: dict[int, States] = {}
-    carried, edge = States.blank(head), len(states.log_scale)
-    for start in reversed(range(head.first, head.stop, TILE)):
-        stop = SPARE + min(start + TILE, head.stop) + head.window.after - head.low
-        carried = found[start] = _sum(carried, _total(head, states[stop:edge]))
-        edge = stop
-    return found
-
-
-def _merged(states: States, taken: torch.Tensor, out: States) -> States:
-    """Add up the states that are taken, bool [count, states], for each of the sums in `out`."""
+def _merged(states: States, taken: torch.Tensor, out: States, carried: States | None) -> None:
+    """Add states up: those that are taken, bool [T, count], and all that are carried, into T states."""
     exponents = states.log_scale.expand(taken.shape).masked_fill(~taken, -torch.inf)
-    torch.amax(exponents, 1, out=out.log_scale)
-    floor = out.log_scale.clamp(min=torch.finfo(exponents.dtype).min)[:, None]
-    torch.mm(torch.exp(exponents - floor), states.sums, out=out.sums)
-    return out
-
-
-def _total(head: Head, states: States) -> States:
-    """Return the sum of some states, of none an empty one."""
-    count = len(states.log_scale)
-    if not count:
-        return States.blank(head)
-    return _merged(states, torch.ones(1, count, dtype=torch.bool), States.blank(head))
-
-
-def _sum(one: States, other: States) -> States:
-    """Return the sum of two."""
-    log_scale = torch.maximum(one.log_scale, other.log_scale)
-    floor = log_scale.clamp(min=torch.finfo(log_scale.dtype).min)
-    first, second = (torch.exp(each.log_scale - floor)[:, None] for each in (one, other))
-    return States(torch.addcmul(one.sums * first, other.sums, second), log_scale)
+    if carried is not None:
+        exponents = torch.cat([carried.log_scale.expand(len(taken), -1), exponents], 1)
+    lowest = torch.finfo(exponents.dtype).min
+    out.log_scale[:] = torch.nn.functional.pad(exponents, (0, 1), value=-torch.inf).amax(1)
+    weights = torch.exp(exponents - out.log_scale.clamp(min=lowest)[:, None])
+    more = len(exponents[0]) - len(states.log_scale)
+    torch.mm(weights[:, more:], states.sums, out=out.sums)
+    if carried is not None:
+        out.sums.addmm_(weights[:, :more], carried.sums)

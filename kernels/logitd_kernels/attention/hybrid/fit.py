@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from logitd_kernels.attention.exact_rows import HeadRows
-from logitd_kernels.attention.hybrid.far import States
+from logitd_kernels.attention.hybrid.far import Far
 from logitd_kernels.attention.hybrid.head import BLOCK, Head
 from logitd_kernels.attention.hybrid.tile import expansion
 from logitd_kernels.attention.moment.read import PLAIN, Coefficients
@@ -28,7 +28,7 @@ class Orders:
     wanted: torch.Tensor
 
     @classmethod
-    def of(cls, head: Head, far: States, queries: torch.Tensor, rows: HeadRows) -> "Orders":
+    def of(cls, head: Head, far: Far, queries: torch.Tensor, rows: HeadRows) -> "Orders":
         """Take some queries of a head apart: [R] int64, and what exact attention makes of them.
 
         Their exact weights are at hand, and the scale is that on which these add up to 1.
@@ -37,7 +37,7 @@ class Orders:
         q = head.q[queries]
         exact = rows.weights.masked_fill(_far(head, queries), 0) @ head.by_key(head.values)
         total = rows.total[:, 0] - q @ head.basis.key_centre  # of centred keys
-        expanded = expansion(head, q[:, None], far[blocks])
+        expanded = expansion(head, q[:, None], far.of(blocks))
         scale = torch.exp(expanded.log_mass[:, 0] - total)[:, None]
         return cls(exact, scale * expanded.orders()[:, :, 0], rows.output)
 
@@ -53,7 +53,7 @@ class Orders:
         """Return ‖answer − wanted‖ over the rows under each choice of coefficients."""
         sums = self.exact + torch.tensordot(torch.tensor(choices, dtype=self.far.dtype), self.far, 1)
         wrong = sums[..., :-1] / sums[..., -1:] - self.wanted
-        return wrong.flatten(1).norm(dim=1).tolist()
+        return [float(each) for each in wrong.square().sum((1, 2)).sqrt()]
 
 
 def fitted(rows: Orders) -> Coefficients:

@@ -55,5 +55,5 @@ def key_reach(k: torch.Tensor, basis: Basis, norm: torch.Tensor) -> torch.Tensor
 
 def distances(x: torch.Tensor, centre: torch.Tensor) -> torch.Tensor:
     """Return ‖x − centre‖ of every row, [R], without a copy of x; good enough to tell which are far."""
-    squares = torch.linalg.vector_norm(x, dim=1) ** 2 - 2 * (x @ centre) + centre @ centre
-    return squares.clamp_(min=0).sqrt_()
+    norms: torch.Tensor = torch.linalg.vector_norm(x, dim=1)
+    return (norms**2 - 2 * (x @ centre) + centre @ centre).clamp_(min=0).sqrt_()

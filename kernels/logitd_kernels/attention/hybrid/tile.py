@@ -2,13 +2,13 @@
 
 import torch
 
-from logitd_kernels.attention.hybrid.far import TILE, States
+from logitd_kernels.attention.hybrid.far import TILE, Far, States
 from logitd_kernels.attention.hybrid.head import BLOCK, Head
 from logitd_kernels.attention.moment.read import Coefficients, Expansion, quotient
 from logitd_kernels.attention.moment.state import size_of
 
 
-def attend(head: Head, far: States, coefficients: Coefficients) -> tuple[torch.Tensor, torch.Tensor]:
+def attend(head: Head, far: Far, coefficients: Coefficients) -> tuple[torch.Tensor, torch.Tensor]:
     """Attend with every query of a head.
 
         out = (Σ_E e^(s − λ) v + e^(log_mass − λ) num_far) / (Σ_E e^(s − λ) + e^(log_mass − λ) den_far)
@@ -17,23 +17,23 @@ def attend(head: Head, far: States, coefficients: Coefficients) -> tuple[torch.T
 
     Args:
         head: at least one query, one key and one heavy key.
-        far: `far_states` of the head.
+        far: the head's far keys.
         coefficients: of the three orders of the far keys' polynomial.
     Returns:
         The output [R, dv] in scratch memory, and which queries have no positive normaliser, [R] bool: theirs is 0.
     """
-    blocks = len(far.log_scale)
+    blocks = far.blocks
     output = head.scratch.take("output", blocks, BLOCK, head.v.shape[1])
     bad = torch.empty(blocks, BLOCK, dtype=torch.bool)
     for start in range(0, blocks, TILE):
         tile = slice(start, min(start + TILE, blocks))
-        output[tile], bad[tile] = _tile(head, tile, far[tile], coefficients)
+        bad[tile] = _tile(head, tile, far.tile(start), coefficients, output[tile])
     start = head.offset - head.first * BLOCK
     return output.flatten(0, 1)[start : start + len(head.q)], bad.flatten()[start : start + len(head.q)]
 
 
-def _tile(head: Head, blocks: slice, far: States, coefficients: Coefficients) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attend with some blocks of queries, counted from the head's first: outputs [T, 64, dv], bad ones [T, 64]."""
+def _tile(head: Head, blocks: slice, far: States, coefficients: Coefficients, out: torch.Tensor) -> torch.Tensor:
+    """Attend with some blocks of queries, counted from the head's first, into out [T, 64, dv]; bad ones: [T, 64]."""
     q = head.queries[blocks]
     near, heavy = _near_scores(head, q, blocks), _heavy_scores(head, q, blocks)
     reading = expansion(head, q, far).reading(coefficients)
@@ -43,7 +43,7 @@ def _tile(head: Head, blocks: slice, far: States, coefficients: Coefficients) ->
     sums.view(-1, sums.shape[2]).addmm_(heavy.sub_(scale).exp_().flatten(0, 1), head.by_key(head.values)[head.heavy])
     weight = torch.exp(reading.log_mass - scale[..., 0])
     numerator = torch.addcmul(sums[..., :-1], reading.numerator, weight[..., None])
-    return quotient(numerator, torch.addcmul(sums[..., -1], reading.denominator, weight))
+    return quotient(numerator, torch.addcmul(sums[..., -1], reading.denominator, weight), out)
 
 
 def _near_scores(head: Head, q: torch.Tensor, blocks: slice) -> torch.Tensor:

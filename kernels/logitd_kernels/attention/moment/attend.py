@@ -38,47 +38,46 @@ def moment(call: Call, options: Options, basis: Basis | None = None) -> Approxim
     if isinstance(options.chunk, bool) or not isinstance(options.chunk, int) or options.chunk < 1:
         raise ParameterError("chunk", f"must be an integer of at least 1, got {options.chunk!r}")
     bases = basis_of(call, options.rank, basis)
-    output = torch.zeros(*call.q.shape[:3], call.v.shape[3], dtype=call.q.dtype)
+    output = torch.zeros(*call.q.shape[:3], call.v.shape[3], dtype=dtype_of(call))
     refused = torch.zeros(call.batch, call.heads, dtype=torch.int64)
     for row, sequence in enumerate(sequences(call)):
-        state = MomentState(bases[row], call.v.shape[3])
+        if not sequence.k.shape[1]:
+            continue
+        state, out = MomentState(bases[row], call.v.shape[3]), output[row, :, : sequence.q.shape[1]]
         if call.visible.causal:
-            parts = _causal(state, sequence, call.scaling, options.chunk)
+            refused[row] = _causal(state, sequence, call.scaling, options.chunk, out)
         else:
             state.append(sequence.k, sequence.v)
-            parts = _read(state, sequence.q, call.scaling)
-        start = sequence.q.shape[1] - sum(part.shape[1] for part, _ in parts)  # queries before the first key
-        for part, bad in parts:
-            output[row, :, start : start + part.shape[1]] = part
-            start += part.shape[1]
-            if sequence.k.shape[1]:
-                refused[row] += bad.sum(1)
+            refused[row] = _read(state, sequence.q, call.scaling, out)
     rank = min(bases.rank, bases.dim)
     numbers = (1 + call.q.shape[3] + rank * (rank + 1) // 2) * (call.v.shape[3] + 1)
     cost = _cost(call, rank, options.chunk, calibrated=basis is None)
-    return Approximate(output, refused, numbers * dtype_of(call).itemsize, cost)
+    return Approximate(output.to(call.q.dtype), refused, numbers * dtype_of(call).itemsize, cost)
 
 
-Part = tuple[torch.Tensor, torch.Tensor]
+def _read(state: MomentState, q: torch.Tensor, scale: float, out: torch.Tensor) -> torch.Tensor:
+    """Read the state by many queries, a tile at a time, into out [H, R, dv]; return how many failed, [H]."""
+    failed = torch.zeros(len(q), dtype=torch.int64)
+    for start in range(0, q.shape[1], TILE):
+        tile = slice(start, start + TILE)
+        reading = state.read(q[:, tile] * scale)
+        failed += quotient(reading.numerator, reading.denominator, out[:, tile]).sum(1)
+    return failed
 
 
-def _read(state: MomentState, q: torch.Tensor, scale: float) -> list[Part]:
-    """Read the state by many queries, a tile at a time."""
-    tiles = [state.read(q[:, start : start + TILE] * scale) for start in range(0, q.shape[1], TILE)]
-    return [quotient(tile.numerator, tile.denominator) for tile in tiles]
-
-
-def _causal(state: MomentState, sequence: Sequence, scale: float, chunk: int) -> list[Part]:
+def _causal(state: MomentState, sequence: Sequence, scale: float, chunk: int, out: torch.Tensor) -> torch.Tensor:
     """Go through the keys in chunks, queries beside the key of their position; those past the last one see all."""
     q, keys, offset = sequence.q, sequence.k.shape[1], sequence.offset
-    parts = []
+    failed = torch.zeros(len(q), dtype=torch.int64)
     for start in range(0, keys, chunk):
         k, v = sequence.k[:, start : start + chunk], sequence.v[:, start : start + chunk]
         first, last = (min(max(edge - offset, 0), q.shape[1]) for edge in (start, start + k.shape[1]))
         if first < last:
-            parts.append(quotient(*attend_chunk(state, q[:, first:last] * scale, k, v, first + offset - start)))
+            sums = attend_chunk(state, q[:, first:last] * scale, k, v, first + offset - start)
+            failed += quotient(*sums, out[:, first:last]).sum(1)
         state.append(k, v)
-    return parts + _read(state, q[:, max(0, keys - offset) :], scale)
+    after = max(0, keys - offset)
+    return failed + _read(state, q[:, after:], scale, out[:, after:])
 
 
 def _cost(call: Call, rank: int, chunk: int, calibrated: bool) -> float:

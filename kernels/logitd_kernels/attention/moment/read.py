@@ -117,10 +117,10 @@ class Expansion:
         return torch.stack([self._first.expand_as(first), first, second])
 
 
-def quotient(numerator: torch.Tensor, denominator: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Divide [N, n, dv] by [N, n]; also return where that cannot be done, [N, n] bool, and answer 0 there."""
-    answer = numerator / denominator[..., None]
-    bad = ~((denominator > 0) & torch.isfinite(denominator) & torch.isfinite(answer.sum(2)))
+def quotient(numerator: torch.Tensor, denominator: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """Divide [N, n, dv] by [N, n] into `out`; return where that cannot be done, [N, n] bool: the answer is 0 there."""
+    torch.div(numerator, denominator[..., None], out=out)
+    bad = ~((denominator > 0) & torch.isfinite(denominator) & torch.isfinite(out.sum(2)))
     if bad.any():
-        answer.masked_fill_(bad[..., None], 0)
-    return answer, bad
+        out.masked_fill_(bad[..., None], 0)
+    return bad

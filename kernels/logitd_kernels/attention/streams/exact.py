@@ -4,6 +4,8 @@ import torch
 
 from logitd_kernels.attention.call import Call, Visible
 from logitd_kernels.attention.exact import exact
+from logitd_kernels.attention.fused import Magnitudes, fused
+from logitd_kernels.attention.parts import largest
 from logitd_kernels.attention.streams.stream import Flat, StreamSetting
 
 
@@ -17,6 +19,7 @@ class ExactStream:
         self._tokens = 0
         self._k = torch.zeros(setting.kv_heads, 0, setting.dim)
         self._v = torch.zeros(setting.kv_heads, 0, setting.value_dim)
+        self._magnitudes = Magnitudes(0.0, 0.0)
 
     @property
     def tokens(self) -> int:
@@ -49,6 +52,8 @@ class ExactStream:
         new = slice(self.tokens, self.tokens + k.shape[1])
         self._k[:, new], self._v[:, new] = k, v
         self._tokens = new.stop
+        known = self._magnitudes
+        self._magnitudes = Magnitudes(max(known.keys, largest(k)), max(known.values, largest(v)))
         return None if q is None else self._answer(q, causal=True)
 
     def read(self, q: torch.Tensor) -> torch.Tensor:
@@ -69,7 +74,8 @@ class ExactStream:
 
     def _answer(self, q: torch.Tensor, causal: bool) -> torch.Tensor:
         call = Call(q[None].float(), self.k[None], self.v[None], Visible(causal=causal), scale=self.setting.scaling)
-        return exact(call, statistics=False).output[0]
+        attended = fused(call, self._magnitudes) or exact(call, statistics=False)
+        return attended.output[0]
 
     def _room(self, tokens: int) -> int:
         """Return how many tokens there shall be room for: half as many again, so that each costs the same."""
