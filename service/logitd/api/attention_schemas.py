@@ -91,7 +91,9 @@ class SessionFields(StrictFields):
     feature_dim: int | None = Field(None, ge=1, le=8192, description="Features a head; none is 4 · d.")
     seed: int = Field(0, ge=0, lt=1 << 63, description="Of random features.")
     orthogonal: bool = Field(True, description="Draw random projections in orthogonal blocks.")
-    tolerance: float = Field(0.1, ge=0, description="Relative error that a head may have; told again beside `early_error`.")
+    tolerance: float = Field(
+        0.1, ge=0, description="Relative error that a head may have; told again beside `early_error`."
+    )
     modes: list[Literal[tuple(STREAMS)]] | None = Field(  # type: ignore[valid-type]
         None, description="A method for each query head."
     )

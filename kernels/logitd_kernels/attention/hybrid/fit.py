@@ -79,7 +79,8 @@ def coefficients_of(fit: Orders, report: Orders) -> Coefficients:
 def _far(head: Head, queries: torch.Tensor) -> torch.Tensor:
     """Return which keys are neither heavy nor in the window of each query: [R, n] bool."""
     block = ((queries + head.offset) // BLOCK)[:, None]
-    keys = torch.arange(len(head.k)) // BLOCK
+    keys = torch.arange(-(-len(head.k) // BLOCK))
     far = (keys < block - head.window.before) | (keys > block + head.window.after)
+    far = far.repeat_interleave(BLOCK, 1)[:, : len(head.k)]
     far[:, head.heavy] = False
     return far
