@@ -57,8 +57,15 @@ class Settings(BaseSettings):
         None, ge=0, description="Keys up to which auto attends exactly; unset: measured at start-up, 512 to 2048."
     )
     max_attention_multiply_adds: Positive = Field(
-        4 * 10**12, description="Largest exact work of one attention request, B · Hq · Lq · Lk · (d + dv)."
+        4 * 10**12, description="Most estimated work of one attention request, heads that may be exact included."
     )
+    max_attention_memory_bytes: Positive = Field(
+        1024 * _MIB, description="Most estimated memory of one attention request beyond its body and answer."
+    )
+    max_attention_heads: Positive = Field(
+        8192, description="Most heads of one attention request, B · Hq, layers added."
+    )
+    max_attention_dim: Positive = Field(1024, description="Largest dim of queries, keys and values.")
     max_sessions: Positive = Field(1024, description="Most streaming sessions at once.")
     max_session_bytes: Positive = Field(256 * _MIB, description="Most that one session keeps; more is refused (409).")
     max_sessions_bytes: Positive = Field(1024 * _MIB, description="Most that all sessions keep; more is refused (503).")

@@ -1,6 +1,7 @@
 """POST /v1/attention: over HTTP, against float64 softmax, and what is refused."""
 
 import concurrent.futures
+import json
 import threading
 import time
 
@@ -284,3 +285,43 @@ def test_the_threshold_can_be_set(serve):
         _, report = attended(url, tensors(100), policy="best_effort")
         assert report["threshold"] == 77
         assert {head["mode"] for head in report["heads"][0]} == {"hybrid"}
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("sent", "fields", "path"),
+    [
+        ({"q": zeros(1, 3_000_000, 0, 4), "k": zeros(1, 1, 0, 4), "v": zeros(1, 1, 0, 4)}, {}, "q"),
+        ({"q": zeros(3_000_000, 1, 0, 4), "k": zeros(3_000_000, 1, 0, 4), "v": zeros(3_000_000, 1, 0, 4)}, {}, "q"),
+        ({"q": zeros(1, 1, 2, 6000), "k": zeros(1, 1, 2, 6000), "v": zeros(1, 1, 2, 4)}, {"mode": "moment"}, "q"),
+        ({"q": zeros(1, 1, 2, 4), "k": zeros(1, 1, 0, 4), "v": zeros(1, 1, 0, 1 << 34)}, {"mode": "moment"}, "v"),
+        ({"q": zeros(1, 2000, 1, 64), "k": zeros(1, 2000, 1, 64), "v": zeros(1, 2000, 1, 64)},
+         {"mode": "trig", "feature_dim": 8192}, "q"),
+        ({"q": zeros(1, 4000, 1, 512), "k": zeros(1, 4000, 1, 512), "v": zeros(1, 4000, 1, 1)},
+         {"mode": "moment"}, "q"),
+    ],
+)  # fmt: skip
+def test_little_that_asks_for_much_is_refused_at_once(service_url, sent, fields, path):
+    began = time.perf_counter()
+    response = post_tensors(service_url, PATH, sent, fields, **BINARY)
+    assert response.status_code == 422, response.text
+    assert response.json()["errors"][0]["path"] == path
+    assert time.perf_counter() - began < 5
+
+
+def test_shapes_that_overflow_are_malformed(service_url):
+    header = {name: {"dtype": "F32", "shape": [0, 1 << 61, 1 << 61, 4], "data_offsets": [0, 0]} for name in "qkv"}
+    text = json.dumps(header).encode()
+    response = post(service_url, PATH, len(text).to_bytes(8, "little") + text, SAFETENSORS)
+    assert response.status_code == 400
+    assert "too large" in response.json()["detail"]
+
+
+def test_json_of_many_small_lists_is_read_in_time(service_url):
+    began = time.perf_counter()
+    response = post(service_url, PATH, b'{"q":[[[' + b"[]," * 999_999 + b'[]]]],"k":[[[[1]]]],"v":[[[[1]]]]}')
+    assert response.status_code == 422
+    assert time.perf_counter() - began < 5

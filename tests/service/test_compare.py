@@ -120,7 +120,13 @@ def test_a_reader_that_leaves_ends_the_work(serve):
 
 
 def test_work_counts_every_trial(serve):
-    with serve(Settings(max_attention_multiply_adds=10**7)) as url:
+    with serve(Settings(max_attention_multiply_adds=9 * 10**6)) as url:
         sent = tensors(300, heads=1, dim=16)
         assert post_tensors(url, "/v1/attention", sent).status_code == 200
         assert post_tensors(url, PATH, sent, {"methods": ["elu"]}).status_code == 422
+
+
+def test_what_is_too_large_for_the_call_is_left_out_unless_asked_for(service_url):
+    sent = tensors(1, heads=1, dim=1024)
+    assert "taylor2" not in [trial["method"] for trial in compared(service_url, sent)["trials"]]
+    assert post_tensors(service_url, PATH, sent, {"methods": ["taylor2"]}).status_code == 422

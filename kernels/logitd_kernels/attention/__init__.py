@@ -4,6 +4,7 @@ from logitd_kernels.attention.attend import Answer, Wish, attend
 from logitd_kernels.attention.call import Approximate, Attended, Call, Options, Visible
 from logitd_kernels.attention.choice import WHYS, Choice
 from logitd_kernels.attention.compare import Contender, Trial, contenders, trials
+from logitd_kernels.attention.estimate import Estimate, estimate
 from logitd_kernels.attention.exact import exact
 from logitd_kernels.attention.methods import APPROXIMATE, MODES
 from logitd_kernels.attention.moment.feasibility import Feasibility, feasibility
@@ -22,6 +23,7 @@ __all__ = [
     "Call",
     "Choice",
     "Contender",
+    "Estimate",
     "Feasibility",
     "HeadReport",
     "LayerPlan",
@@ -32,6 +34,7 @@ __all__ = [
     "Wish",
     "attend",
     "contenders",
+    "estimate",
     "exact",
     "feasibility",
     "measured_threshold",

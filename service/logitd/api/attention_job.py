@@ -1,6 +1,6 @@
 """From a decoded message to an attention call: tensors in the kernels' layout, a wish, limits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,13 +14,14 @@ from logitd.errors import Invalid
 from logitd.settings import Settings
 from logitd.wire import safetensors
 from logitd.wire.message import Message
-from logitd_kernels.attention import Call, Options, Visible, Wish
+from logitd_kernels.attention import Call, Estimate, Options, Visible, Wish, estimate
 from logitd_kernels.errors import NonFiniteTensor, ShapeError
 
 T = TypeVar("T")
 
 _JSON_BYTES = 20  # of one number, about
 _REQUIRED = ("q", "k", "v")
+_SHARED = ("mask", "lengths", "sink_logits")
 
 
 @dataclass(frozen=True)
@@ -45,37 +46,38 @@ def attention_job(message: Message, settings: Settings, threshold: int, binary: 
     """
     fields = check(AttentionFields, message.fields)
     call = attention_call(message, fields, settings)
+    wish = _wish(fields, threshold)
+    modes = {wish.method if mode in ("auto", "linear") else mode for mode in wish.heads or (wish.mode,)}
+    admit_work([estimate(call, mode, wish.options, wish.rows) for mode in modes], settings)
     numbers = call.batch * call.heads * call.queries * call.v.shape[3]
     if not binary and numbers > settings.max_json_bytes // _JSON_BYTES:
         raise Invalid.at("accept", f"{numbers} numbers are too many for JSON; ask for {safetensors.MEDIA_TYPE}")
-    return AttentionJob(call, _wish(fields, threshold), fields)
+    return AttentionJob(call, wish, fields)
 
 
-def attention_call(message: Message, fields: CallFields, settings: Settings, times: int = 1) -> Call:
-    """Return a checked call.
+def attention_call(message: Message, fields: CallFields, settings: Settings) -> Call:
+    """Return a checked call of admissible size.
 
     Args:
         message: the request.
         fields: its fields.
         settings: the limits.
-        times: how often the call will be computed, at most.
     Raises:
         Invalid: naming the field.
     """
-    only(message, (*_REQUIRED, "mask", "lengths", "sink_logits"))
+    only(message, (*_REQUIRED, *_SHARED))
     call = named(message, lambda: _call(message, fields))
-    admit(call, settings, times)
+    admit_size([call], settings)
     return call
 
 
-def layer_calls(message: Message, fields: CallFields, settings: Settings, times: int) -> dict[int, Call]:
+def layer_calls(message: Message, fields: CallFields, settings: Settings) -> dict[int, Call]:
     """Return the checked call of each layer, by its number.
 
     Args:
         message: a request whose tensors are `LAYERS`.
         fields: its fields.
         settings: the limits.
-        times: how often each call will be computed, at most.
     Raises:
         Invalid: naming the field.
     """
@@ -84,8 +86,7 @@ def layer_calls(message: Message, fields: CallFields, settings: Settings, times:
         raise Invalid.at("layers", "is required: q, k and v of at least one layer")
     only(message, [f"{layer}.{name}" for layer in names for name in _REQUIRED])
     calls = {layer: of_layer(message, layer, lambda prefix: _call(message, fields, prefix)) for layer in names}
-    for call in calls.values():
-        admit(call, settings, times * len(calls))
+    admit_size(list(calls.values()), settings)
     return calls
 
 
@@ -111,8 +112,9 @@ def _call(message: Message, fields: CallFields, prefix: str = "") -> Call:
     for name in _REQUIRED:
         if prefix + name not in message.tensors:
             raise Invalid.at(message.path(prefix + name), "is required")
-    tensors = {name: to_torch(tensor) for name, tensor in message.tensors.items()}
-    q, k, v = (_laid_out(tensors[prefix + name], fields, message.form == "json") for name in _REQUIRED)
+    own = (to_torch(message.tensors[prefix + name]) for name in _REQUIRED)
+    q, k, v = (_laid_out(tensor, fields, message.form == "json") for tensor in own)
+    tensors = {name: to_torch(message.tensors[name]) for name in _SHARED if name in message.tensors}
     mask = tensors.get("mask")
     if mask is not None and mask.ndim < 4:
         mask = mask[(None,) * (4 - mask.ndim)]
@@ -141,21 +143,38 @@ def _laid_out(tensor: torch.Tensor, fields: CallFields, json: bool) -> torch.Ten
     return tensor.transpose(1, 2) if fields.layout == "BLHD" and tensor.ndim == 4 else tensor
 
 
-def admit(call: Call, settings: Settings, times: int) -> None:
-    """Refuse a call of too much work, computed so many times, or with too large an answer.
+def admit_size(calls: Sequence[Call], settings: Settings) -> None:
+    """Refuse calls of too many heads, too large dims, or too large an answer, whatever else is zero.
 
     Raises:
         Invalid: naming the tensor.
     """
-    pairs = call.batch * call.heads * call.queries * call.keys
-    work = times * pairs * (call.q.shape[3] + call.v.shape[3])
-    if work > settings.max_attention_multiply_adds:
-        raise Invalid.at(
-            "q", f"at most {settings.max_attention_multiply_adds} multiply-adds, exact attention is {work}"
-        )
-    numbers = call.batch * call.heads * call.queries * call.v.shape[3]
-    if numbers * call.q.element_size() > settings.max_body_bytes:
-        raise Invalid.at("v", f"an answer has at most {settings.max_body_bytes} bytes, this has {numbers} numbers")
+    heads = sum(call.batch * call.heads for call in calls)
+    if heads > settings.max_attention_heads:
+        raise Invalid.at("q", f"at most {settings.max_attention_heads} heads a request, B · Hq, got {heads}")
+    for call in calls:
+        for name, dim in (("q", call.q.shape[3]), ("v", call.v.shape[3])):
+            if dim > settings.max_attention_dim:
+                raise Invalid.at(name, f"a dim is at most {settings.max_attention_dim}, got {dim}")
+        numbers = call.batch * call.heads * call.queries * call.v.shape[3]
+        if numbers * call.q.element_size() > settings.max_body_bytes:
+            raise Invalid.at("v", f"an answer has at most {settings.max_body_bytes} bytes, this has {numbers} numbers")
+
+
+def admit_work(estimates: Sequence[Estimate], settings: Settings) -> None:
+    """Refuse more work or memory than a request may take.
+
+    Raises:
+        Invalid: naming q.
+    """
+    whole = sum(estimates, Estimate(0, 0))
+    limits = (
+        ("multiply-adds", whole.multiply_adds, settings.max_attention_multiply_adds),
+        ("bytes of memory", whole.memory, settings.max_attention_memory_bytes),
+    )
+    for unit, wanted, limit in limits:
+        if wanted > limit:
+            raise Invalid.at("q", f"at most {limit} {unit} a request, this may take {wanted}")
 
 
 def _wish(fields: AttentionFields, threshold: int) -> Wish:

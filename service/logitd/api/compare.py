@@ -2,12 +2,14 @@
 
 import time
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from logitd.api.attention_job import attention_call, options_of
+from logitd.api.attention_job import admit_work, attention_call, options_of
 from logitd.api.attention_schemas import ATTENTION_SCHEMA, CompareFields
 from logitd.api.body import read_body
 from logitd.api.compare_answer import compared, trial_line
@@ -22,14 +24,14 @@ from logitd.settings import Settings
 from logitd.wire import json as wire_json
 from logitd.wire.known import ATTENTION
 from logitd.wire.message import Message, decode
-from logitd_kernels.attention import Trial, contenders, feasibility, trials
+from logitd_kernels.attention import Trial, contenders, estimate, feasibility, trials
 
 Json = dict[str, Any]
 
 router = APIRouter(prefix="/v1", tags=["attention"])
 
 _BODY = json_body(CompareFields, ATTENTION_SCHEMA, ["q", "k", "v"])
-_PASSES = 2  # a trial attends twice: with the caller's values, and for the ranks of weights
+_PASSES = 2  # audits of a trial: of the caller's values, and of the ranks of weights
 
 
 @router.post("/attention/compare", responses=responses(Unavailable), openapi_extra=request_body(_BODY, ATTENTION))
@@ -66,11 +68,16 @@ def _compared(message: Message, settings: Settings, tell: Tell) -> Json:
     fields = check(CompareFields, message.fields)
     call = attention_call(message, fields, settings)
     tried = named(message, lambda: contenders(call, fields.methods, fields.feature_dims))
-    attention_call(message, fields, settings, times=_PASSES * len(tried))
+    options, rows = options_of(fields), _PASSES * fields.audit_rows
+    costs = [estimate(call, one.method, replace(options, feature_dim=one.feature_dim), rows) for one in tried]
+    if fields.methods is None:  # nobody asked for those that are too large for this call
+        within = [cost.memory <= settings.max_attention_memory_bytes for cost in costs]
+        tried, costs = list(compress(tried, within)), list(compress(costs, within))
+    admit_work(costs, settings)
     done: list[Trial] = []
 
     def run() -> list[Trial]:
-        for trial in trials(call, tried, options_of(fields), fields.audit_rows):
+        for trial in trials(call, tried, options, fields.audit_rows):
             done.append(trial)
             tell("progress", {"done": len(done), "total": len(tried), **trial_line(trial)})
         return done

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from logitd.api.answers import encode_json
-from logitd.api.attention_job import layer_calls, of_layer, options_of
+from logitd.api.attention_job import admit_work, layer_calls, of_layer, options_of
 from logitd.api.attention_schemas import LAYERS_SCHEMA, PlanRequestFields
 from logitd.api.handler import answer
 from logitd.api.problems import responses
@@ -18,7 +18,7 @@ from logitd.errors import Unavailable
 from logitd.settings import Settings
 from logitd.wire.known import LAYERS
 from logitd.wire.message import Message
-from logitd_kernels.attention import Call, LayerPlan, plan_layer, saving
+from logitd_kernels.attention import Call, LayerPlan, estimate, plan_layer, saving
 from logitd_kernels.attention.plan import METHODS
 
 Json = dict[str, Any]
@@ -40,7 +40,9 @@ async def plan(request: Request) -> Response:
     def work(message: Message, stages: Stages) -> Callable[[Json], bytes]:
         with stages("decode"):
             fields = check(PlanRequestFields, message.fields)
-            calls = layer_calls(message, fields, settings, len(fields.methods or METHODS))
+            calls = layer_calls(message, fields, settings)
+            tried = [(call, method) for call in calls.values() for method in fields.methods or METHODS]
+            admit_work([estimate(*one, options_of(fields), fields.audit_rows) for one in tried], settings)
         with stages("compute"):
             plans = {
                 layer: of_layer(message, layer, lambda _, call=call: _planned(call, fields))  # type: ignore[misc]

@@ -91,7 +91,9 @@ def install(app: FastAPI) -> None:
 
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("unexpected error", exc_info=error, extra={"path": request.url.path})
-        return problem(ServiceError("an unexpected error; the log has it"))
+        answer = problem(ServiceError("an unexpected error; the log has it"))
+        answer.headers["connection"] = "close"  # the server ends it after an error that it was not told of
+        return answer
 
     async def left(request: Request, error: Exception) -> Response:
         return Response(status_code=CLIENT_GONE)  # nobody reads it; the request is counted under it

@@ -97,9 +97,12 @@ def _entry(name: str, entry: object, available: int) -> tuple[str, tuple[int, ..
         raise Malformed.at(_short(name), f"shape must be at most {_MAX_RANK} integers ≥ 0")
     if not _naturals(offsets) or len(offsets) != 2 or not offsets[0] <= offsets[1] <= available:
         raise Malformed.at(_short(name), f"data_offsets must be [begin, end] within the {available} bytes of data")
-    expected = ITEM_BYTES[dtype]
+    expected, span = ITEM_BYTES[dtype], 1
     for dimension in shape:
         expected *= dimension
+        span *= max(dimension, 1)
+    if span >= 1 << 60:  # that nothing is in it does not help: strides are still computed
+        raise Malformed.at(_short(name), "shape is too large")
     if offsets[1] - offsets[0] != expected:
         raise Malformed.at(
             _short(name), f"{dtype} of shape {shape} takes {_short(expected)} bytes, data_offsets span others"
