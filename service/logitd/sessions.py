@@ -1,70 +1,21 @@
-"""Streaming sessions: one stream each, steps counted, dropped when idle or when there is no room."""
+"""All streaming sessions of a process: bounded in number and bytes, dropped when idle."""
 
 import hmac
 import secrets
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from logitd.errors import Conflict, Gone, NotFound, Unavailable
+from logitd.errors import Conflict, Gone, Invalid, NotFound, Unavailable
+from logitd.session import Session
 from logitd.settings import Settings
 from logitd_kernels.attention.streams import Stream
 
+REPLY_BYTES = 1024  # of a reply without its output, at most
+
 _ID_BYTES, _MAC_BYTES = 18, 9
-
-
-@dataclass
-class Session:
-    """One sequence.
-
-    Attributes:
-        id: unguessable.
-        stream: what it keeps.
-        step: how many times tokens were appended.
-        reply: the answer to the last step, for a caller that did not get it.
-        body: a digest of that step's request.
-        expires: on the monotonic clock, seconds.
-        tolerance: relative error that a head may have.
-        lock: held while the stream is read or written.
-    """
-
-    id: str
-    stream: Stream
-    expires: float
-    tolerance: float
-    step: int = 0
-    reply: bytes | None = None
-    body: bytes = b""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def held_bytes(self) -> int:
-        """What it keeps, the last reply included."""
-        return self.stream.bytes + len(self.reply or b"")
-
-    def begin(self, step: int | None, body: bytes) -> bytes | None:
-        """Return the reply that a repeated step was answered with, None for a step that is to be done.
-
-        Args:
-            step: which step it is; None for the next.
-            body: a digest of the request and of the form of its answer.
-        Raises:
-            Conflict: another step is next, or the last one was another request.
-        """
-        if step is None or step == self.step:
-            return None
-        if step != self.step - 1 or self.reply is None:
-            raise Conflict.at("step", f"the next step is {self.step}, got {step}")
-        if body != self.body:
-            raise Conflict.at("step", f"step {step} was another request; the next step is {self.step}")
-        return self.reply
-
-    def end(self, reply: bytes, body: bytes) -> None:
-        """Count a step that was done."""
-        self.step += 1
-        self.reply, self.body = reply, body
 
 
 class Sessions:
@@ -83,6 +34,7 @@ class Sessions:
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._all: dict[str, Session] = {}
+        self._opening: list[int] = []  # bytes of streams that are being built
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -96,22 +48,38 @@ class Sessions:
         with self._lock:
             return sum(session.held_bytes for session in self._all.values())
 
-    def create(self, stream: Stream, tolerance: float) -> Session:
-        """Take in a stream.
+    def create(self, needed: int, build: Callable[[], Stream], tolerance: float, step: int = 0) -> Session:
+        """Build a stream and take it in. Its room is set aside first, so that no two take the same.
 
+        Args:
+            needed: bytes that the stream will keep.
+            build: makes it.
+            tolerance: relative error that a head may have.
+            step: how many steps it has behind it.
         Raises:
+            Invalid: no session may be so large.
             Unavailable: there are as many sessions, or as many bytes, as may be.
         """
+        needed += REPLY_BYTES
+        limit = min(self._settings.max_session_bytes, self._settings.max_sessions_bytes)
+        if needed > limit:
+            raise Invalid.at("heads", f"a session keeps at most {limit} bytes, this one would keep {needed}")
         with self._lock:
             self._drop_expired()
-            if len(self._all) >= self._settings.max_sessions:
-                raise Unavailable(f"{len(self._all)} sessions are open; delete one, or wait for one to expire")
-            self._check_room(stream.bytes)
-            name = secrets.token_bytes(_ID_BYTES)
-            text = urlsafe_b64encode(name + self._mark(name)).decode()
-            session = Session(text, stream, self._clock() + self._settings.session_ttl_seconds, tolerance)
-            self._all[session.id] = session
-            return session
+            count = len(self._all) + len(self._opening)
+            if count >= self._settings.max_sessions:
+                raise Unavailable(f"{count} sessions are open; delete one, or wait for one to expire")
+            self._check_room(needed)
+            self._opening.append(needed)
+        session = None
+        try:
+            session = Session(self._new_id(), build(), self._expiry(), tolerance, step, reserved=needed)
+        finally:
+            with self._lock:
+                self._opening.remove(needed)
+                if session is not None:
+                    self._all[session.id] = session
+        return session
 
     def get(self, name: str) -> Session:
         """Return a session, which lives on from now.
@@ -120,13 +88,28 @@ class Sessions:
             Gone: it has expired or was deleted.
             NotFound: this process never gave out such an id.
         """
+        with self.using(name) as session:
+            return session
+
+    @contextmanager
+    def using(self, name: str) -> Iterator[Session]:
+        """Keep a session from expiring; it lives on from the end of the use.
+
+        Raises:
+            Gone, NotFound: as `get`.
+        """
         with self._lock:
             self._drop_expired()
             session = self._all.get(name)
             if session is None:
                 raise self._missing(name)
-            session.expires = self._clock() + self._settings.session_ttl_seconds
-            return session
+            session.users += 1
+        try:
+            yield session
+        finally:
+            with self._lock:
+                session.users -= 1
+                session.expires = self._expiry()
 
     def delete(self, name: str) -> None:
         """End a session.
@@ -139,30 +122,47 @@ class Sessions:
             if self._all.pop(name, None) is None:
                 raise self._missing(name)
 
-    def check_growth(self, session: Session, more_bytes: int) -> None:
-        """Refuse what would make a session, or all of them, too large.
+    @contextmanager
+    def growing(self, session: Session, more_bytes: int, reply_bytes: int) -> Iterator[None]:
+        """Set room aside for a step, and afterwards keep only what it took. The session's lock must be held.
 
+        Args:
+            session: the session.
+            more_bytes: what its stream may grow by.
+            reply_bytes: what it may keep of the reply, in place of the last one.
         Raises:
             Conflict: the session's limit.
             Unavailable: the limit of all.
         """
-        limit = self._settings.max_session_bytes
-        if session.held_bytes + more_bytes > limit:
-            raise Conflict(
-                f"a session keeps at most {limit} bytes, this one would keep {session.held_bytes + more_bytes}"
-            )
+        limit, wanted = self._settings.max_session_bytes, session.stream.bytes + more_bytes + reply_bytes
+        if wanted > limit:
+            raise Conflict(f"a session keeps at most {limit} bytes, the last reply included; this would be {wanted}")
         with self._lock:
-            self._check_room(more_bytes)
+            self._check_room(wanted - session.reserved)
+            session.reserved = max(session.reserved, wanted)
+        try:
+            yield
+        finally:
+            with self._lock:
+                session.reserved = max(session.held_bytes, session.stream.bytes + REPLY_BYTES)
 
     def _check_room(self, more_bytes: int) -> None:
-        held = sum(session.held_bytes for session in self._all.values())
-        if held + more_bytes > self._settings.max_sessions_bytes:
+        held = sum(session.reserved for session in self._all.values()) + sum(self._opening)
+        if more_bytes > 0 and held + more_bytes > self._settings.max_sessions_bytes:
             raise Unavailable(f"all sessions keep {held} of {self._settings.max_sessions_bytes} bytes; try again later")
 
     def _drop_expired(self) -> None:
         now = self._clock()
-        for name in [name for name, session in self._all.items() if session.expires <= now]:
-            del self._all[name]
+        for name, session in list(self._all.items()):
+            if session.expires <= now and not session.users and not session.lock.locked():
+                del self._all[name]
+
+    def _expiry(self) -> float:
+        return self._clock() + self._settings.session_ttl_seconds
+
+    def _new_id(self) -> str:
+        name = secrets.token_bytes(_ID_BYTES)
+        return urlsafe_b64encode(name + self._mark(name)).decode()
 
     def _missing(self, name: str) -> Gone | NotFound:
         try:

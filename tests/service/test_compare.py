@@ -130,3 +130,12 @@ def test_what_is_too_large_for_the_call_is_left_out_unless_asked_for(service_url
     sent = tensors(1, heads=1, dim=1024)
     assert "taylor2" not in [trial["method"] for trial in compared(service_url, sent)["trials"]]
     assert post_tensors(service_url, PATH, sent, {"methods": ["taylor2"]}).status_code == 422
+
+
+def test_numbers_that_second_order_cannot_hold(service_url):
+    sent = tensors(5, heads=1)
+    answer = compared(service_url, sent, scale=1e300, methods=["moment", "mean_v"])
+    assert "moment" not in [trial["method"] for trial in answer["trials"]]
+    assert answer["heads"][0][0]["predicted_error"] is None
+    empty = {name: array[:, :, :0] if name != "q" else array for name, array in sent.items()}
+    assert compared(service_url, empty, methods=["mean_v"])["heads"][0][0]["recommendation"]["mode"]

@@ -10,39 +10,11 @@ import time
 import httpx
 import numpy as np
 import pytest
-from wire import SAFETENSORS, post, post_tensors, unpacked
+from session_calls import BINARY, PATH, D, H, appended, asked, opened, sequence
+from wire import SAFETENSORS, post, post_tensors
 
 from logitd.settings import Settings
 from logitd_kernels.attention.streams import STREAMS
-
-PATH = "/v1/attention/sessions"
-BINARY = {"accept": SAFETENSORS}
-H, D = 2, 8
-
-
-def sequence(tokens, heads=H, dim=D, seed=0):
-    rng = np.random.default_rng(seed)
-    return tuple(rng.standard_normal((heads, tokens, dim)).astype(np.float32) for _ in range(3))
-
-
-def opened(url, **fields):
-    response = post(url, PATH, {"heads": H, "dim": D, "method": "exact", **fields})
-    assert response.status_code == 201, response.text
-    return response.json()["id"]
-
-
-def appended(url, session, k, v, q=None, **fields):
-    tensors = {"k": k, "v": v} | ({} if q is None else {"q": q})
-    response = post_tensors(url, f"{PATH}/{session}/append", tensors, fields, **BINARY)
-    assert response.status_code == 200, response.text
-    found, state = unpacked(response)
-    return found.get("output"), state
-
-
-def asked(url, session, q):
-    response = post_tensors(url, f"{PATH}/{session}/query", {"q": q}, **BINARY)
-    assert response.status_code == 200, response.text
-    return unpacked(response)[0]["output"]
 
 
 def causal(q, k, v):
@@ -323,7 +295,7 @@ def test_an_export_continues_in_another_process(service_url, tmp_path):
     code = (
         "import sys, numpy as np, torch\n"
         "from logitd.api.session_state import import_state\n"
-        "stream, step, tolerance = import_state(open(sys.argv[1] + '/state', 'rb').read())\n"
+        "stream = import_state(open(sys.argv[1] + '/state', 'rb').read()).stream()\n"
         "np.save(sys.argv[1] + '/out.npy', stream.read(torch.from_numpy(np.load(sys.argv[1] + '/q.npy'))).numpy())\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

@@ -8,14 +8,17 @@ from typing import Literal
 
 import torch
 
-from logitd_kernels.attention.audit import ROWS, audit
+from logitd_kernels.attention.audit import Audit, audit
 from logitd_kernels.attention.call import Call, Options
 from logitd_kernels.attention.choice import Choice, choose
 from logitd_kernels.attention.draft import draft
 from logitd_kernels.attention.exact import exact
 from logitd_kernels.attention.parts import batch_row
 from logitd_kernels.attention.report import HeadReport, Judged, largest_error
+from logitd_kernels.attention.sampling import ROWS
 from logitd_kernels.errors import ParameterError
+
+ROUNDING = 1e-5  # by which two ways to compute the same may differ in float32
 
 Policy = Literal["strict", "best_effort"]
 
@@ -98,15 +101,16 @@ def attend(call: Call, wish: Wish = Wish()) -> Answer:
         drafted = draft(call, choices, wish.options)
     with watch("audit"):
         measured = audit(call, drafted.output, wish.rows, wish.options.seed)
-    approximate = torch.tensor([choice.mode != "exact" for choice in choices])
-    over = approximate & ((largest_error(measured) > wish.tolerance) | (drafted.refused > 0))
-    given_up = None
-    if wish.policy == "strict" and over.any():
+    exactly = torch.tensor([choice.mode == "exact" for choice in choices]).expand(call.q.shape[:2])
+    over = _over(call, measured, wish.tolerance, exactly) | (drafted.refused > 0)
+    recomputed, given_up = over & ~exactly & (wish.policy == "strict"), None
+    if recomputed.any():
         with watch("recompute"):
-            _recompute(call, drafted.output, over)
+            _recompute(call, drafted.output, recomputed)
         with watch("audit"):
             given_up, measured = measured, audit(call, drafted.output, wish.rows, wish.options.seed)
-    judged = Judged(call, choices, drafted, measured, given_up, over)
+        over = _over(call, measured, wish.tolerance, exactly | recomputed)
+    judged = Judged(call, choices, drafted, measured, given_up, recomputed, over)
     heads = [[judged.report(row, head) for head in range(call.heads)] for row in range(call.batch)]
     return Answer(drafted.output, heads, choices, drafted.cost, watch.seconds)
 
@@ -136,10 +140,16 @@ def _choices(call: Call, wish: Wish) -> list[Choice]:
     return [by_mode[mode] for mode in wish.heads]
 
 
-def _recompute(call: Call, output: torch.Tensor, over: torch.Tensor) -> None:
-    """Put exact heads in place of those that `over`, [B, Hq] bool, names."""
+def _over(call: Call, measured: Audit, tolerance: float, exactly: torch.Tensor) -> torch.Tensor:
+    """Return which heads may err by more than the tolerance, [B, Hq] bool; exact ones, [B, Hq] bool, may round."""
+    allowed = torch.where(exactly, max(tolerance, ROUNDING, torch.finfo(call.q.dtype).eps), tolerance)
+    return ~(largest_error(measured) <= allowed)  # NaN is over
+
+
+def _recompute(call: Call, output: torch.Tensor, given_up: torch.Tensor) -> None:
+    """Put exact heads in place of those that `given_up`, [B, Hq] bool, names."""
     for index in range(call.batch):
-        heads = over[index].nonzero()[:, 0]
+        heads = given_up[index].nonzero()[:, 0]
         if len(heads):
             row = batch_row(call, index).select(heads)
             output[index, heads, : row.queries] = exact(row, statistics=False).output[0]

@@ -147,8 +147,9 @@ class Call:
         if visible.causal:
             seen = seen & (key <= position)
         if visible.window is not None:
-            near = (key > position - visible.window) & (key < position + visible.window)
-            seen = seen & (near | (key < visible.sinks))
+            window = min(visible.window, self.keys + self.queries)  # as good as none: more would wrap around int64
+            near = (key > position - window) & (key < position + window)
+            seen = seen & (near | (key < min(visible.sinks, self.keys)))
         return seen[:, None]
 
     def bias(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor | None:
@@ -218,7 +219,7 @@ class Options:
     Attributes:
         rank: of the quadratic part of a moment state.
         feature_dim: features a head, all told; None is 4 · d.
-        seed: of random features; the same seed gives the same bits.
+        seed: of random features, audited rows and their interval; the same seed gives the same bits.
         orthogonal: draw random projections in orthogonal blocks.
         chunk: keys that a causal pass takes at once; the output depends on it by rounding alone.
     """

@@ -32,9 +32,9 @@ class Choice:
 def choose(call: Call, mode: str, method: str, threshold: int, tolerance: float) -> Choice:
     """Choose how to attend.
 
-    `linear` is `method`. `auto` is exact up to `threshold` keys, where a linear state cannot say what the call says,
-    where there are fewer queries than would pay for a state, and where every head is predicted to miss the tolerance by
-    far; else `method`.
+    `linear` is `method`. `auto` is exact up to `threshold` keys, where a linear state cannot say what the call says or
+    hold its magnitudes, where there are fewer queries than would pay for a state, and where every head is predicted to
+    miss the tolerance by far; else `method`.
 
     Raises:
         ParameterError: an unknown mode or method.
@@ -61,7 +61,16 @@ def _why_exact(call: Call, method: str, threshold: int, tolerance: float) -> tup
         return "unrepresentable", str(error)
     if call.queries <= threshold:
         return "few_queries", f"{call.queries} queries would not pay for a state"
-    predicted = feasibility(call).error if method in _SECOND_ORDER else None
-    if predicted is not None and bool((predicted > HOPELESS * tolerance).all()):
-        return "infeasible", f"second order is predicted to err by {float(predicted.min()):.2g} at best"
-    return None, f"{call.keys} keys, more than the threshold of {threshold}"
+    return _why_hopeless(call, method, tolerance) or (None, f"{call.keys} keys, more than the threshold of {threshold}")
+
+
+def _why_hopeless(call: Call, method: str, tolerance: float) -> tuple[str, str] | None:
+    if method not in _SECOND_ORDER:
+        return None
+    try:
+        predicted = feasibility(call).error
+    except ParameterError as error:
+        return "unrepresentable", str(error)
+    if not (predicted > HOPELESS * tolerance).all():
+        return None
+    return "infeasible", f"second order is predicted to err by {float(predicted.min()):.2g} at best"

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from logitd_kernels.attention.audit import ROWS, Audit, audit
+from logitd_kernels.attention.audit import Audit, audit
 from logitd_kernels.attention.call import Approximate, Call, Options
 from logitd_kernels.attention.exact import exact
 from logitd_kernels.attention.exact_rows import exact_rows
 from logitd_kernels.attention.features.registry import METHODS as FEATURE_MAPS
 from logitd_kernels.attention.methods import APPROXIMATE
+from logitd_kernels.attention.sampling import ROWS
 from logitd_kernels.errors import ParameterError
 
 _KEYS = 64  # whose weights are ranked
@@ -29,7 +30,7 @@ class Trial:
         state_bytes: what a head keeps in place of its keys and values; None for exact.
         audit: the error of each head and the like.
         rank_correlation: [B, Hq] Spearman's ρ between the weights of 64 keys and the exact ones, mean of audited rows;
-            NaN where weights are all equal.
+            0 where weights are all equal, NaN where there are no keys or queries.
         nonpositive_rows: [B, Hq] queries whose normaliser failed.
     """
 
@@ -129,10 +130,11 @@ class _RankedWeights:
     @classmethod
     def of(cls, call: Call, rows: int) -> "_RankedWeights":
         keys = torch.arange(min(_KEYS, call.keys)) * call.keys // max(1, min(_KEYS, call.keys))
-        units = torch.zeros(*call.k.shape[:3], len(keys), dtype=call.v.dtype)
+        units = torch.zeros(*call.k.shape[:3], max(1, len(keys)), dtype=call.v.dtype)
         units[:, :, keys, torch.arange(len(keys))] = 1
         probe = replace(call, v=units)
-        wanted = torch.arange(min(rows, call.queries)) * call.queries // max(1, min(rows, call.queries))
+        rows = min(rows, call.queries) if call.keys else 0
+        wanted = torch.arange(rows) * call.queries // max(1, rows)
         return cls(probe, wanted, _centred_ranks(exact_rows(probe, wanted).output))
 
     def correlation(self, run: Callable[[Call], Approximate]) -> torch.Tensor:

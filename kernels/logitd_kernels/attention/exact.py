@@ -9,14 +9,13 @@ from logitd_kernels.attention.finite import attend_finite
 from logitd_kernels.attention.fused import fused
 from logitd_kernels.attention.online import Online, accumulator, blank, with_sinks
 from logitd_kernels.attention.parts import (
-    SCORE_LIMIT,
     KeyTile,
     Known,
     batch_row,
     key_tiles,
     largest,
-    largest_score,
     masked,
+    overflows,
 )
 
 
@@ -40,8 +39,8 @@ def exact(call: Call, *, statistics: bool = True, tile: Tile = DEFAULT_TILE) -> 
     """Attend exactly, without ever holding [Lq, Lk] scores.
 
     Tiles that no query sees are skipped, so causality halves the work and a window makes it O(L · W). Scores, sums and
-    output are float32 whatever the input, float64 for float64 and where scores might pass 1e38; a batch row has the
-    same bits alone and in any batch.
+    output are float32 whatever the input, float64 for float64 and where scores or sums of values might pass 1e38; a
+    batch row has the same bits alone and in any batch.
 
     What is not finite makes NaN of what sees it, as in `reference`; keys and values that a query does not see are not
     read for it.
@@ -74,16 +73,16 @@ def _by_row(call: Call, statistics: bool, tile: Tile) -> Attended:
 
 
 def _row(row: Call, statistics: bool, tile: Tile) -> Attended:
-    """Attend one batch row; in float64 where float32 might not hold its scores, for −inf hides a key."""
-    bound = largest_score(row)
-    if not (bound < torch.inf and largest(row.v) < torch.inf):
-        return attend_finite(row, statistics, lambda clean, statistics: _finite_row(clean, statistics, tile))
-    if bound >= SCORE_LIMIT:
-        row = replace(row, q=row.q.double(), k=row.k.double(), v=row.v.double())
-    return _finite_row(row, statistics, tile)
+    """Attend one batch row, what is not finite kept out of the arithmetic."""
+    if all(largest(tensor) < torch.inf for tensor in (row.q, row.k, row.v)):
+        return _finite_row(row, statistics, tile)
+    return attend_finite(row, statistics, lambda clean, statistics: _finite_row(clean, statistics, tile))
 
 
 def _finite_row(row: Call, statistics: bool, tile: Tile) -> Attended:
+    """Attend one batch row; in float64 where float32 might not hold its scores, for −inf hides a key, or its sums."""
+    if overflows(row, row.q, row.k, row.v):
+        row = replace(row, q=row.q.double(), k=row.k.double(), v=row.v.double())
     dtype = accumulator(row.q.dtype)
     whole = blank(row, dtype, statistics)
     size, known = max(1, tile.queries // row.group), Known()

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 
 from logitd_kernels.attention.call import Call
-from logitd_kernels.attention.parts import batch_row
+from logitd_kernels.attention.parts import batch_row, overflows
 from logitd_kernels.attention.sequences import dtype_of
 
 
@@ -68,6 +68,13 @@ class HeadRows:
             self.total[rows], self.weights[rows], seen, self.output[rows], self.entropy[rows], self.mean_v[rows]
         )
 
+    def to(self, dtype: torch.dtype) -> "HeadRows":
+        """Return them in another dtype."""
+        total, weights, output, entropy, mean_v = (
+            x.to(dtype) for x in (self.total, self.weights, self.output, self.entropy, self.mean_v)
+        )
+        return HeadRows(total, weights, self.seen, output, entropy, mean_v)
+
     def split(self, counts: list[int]) -> "list[HeadRows]":
         """Return runs of so many queries."""
         starts = [sum(counts[:part]) for part in range(len(counts))]
@@ -100,20 +107,25 @@ def exact_rows(call: Call, rows: torch.Tensor) -> ExactRows:
 
 
 def head_rows(row: Call, head: int, rows: torch.Tensor) -> HeadRows:
-    """Attend with some queries of one head of a call of one batch row, as `batch_row` gives it."""
-    dtype = dtype_of(row)
-    k, v = (x[0, head // row.group].to(dtype) for x in (row.k, row.v))
-    scores = (row.q[0, head, rows].to(dtype) * row.scaling) @ k.T
+    """Attend with some queries of one head of a call of one batch row, as `batch_row` gives it.
+
+    Float64 serves where `exact` takes it: where float32 might not hold scores or sums.
+    """
+    q, k, v = row.q[0, head, rows], row.k[0, head // row.group], row.v[0, head // row.group]
+    dtype = torch.float64 if overflows(row, q, k, v) else dtype_of(row)
+    q, k, v = (x.to(dtype) for x in (q, k, v))
+    scores = (q * row.scaling) @ k.T
     if row.softcap is not None:
         scores = row.softcap * torch.tanh(scores / row.softcap)
     seen, bias = _seen(row, head, rows)
     if bias is not None:
-        scores = scores + bias
+        scores = scores + bias.to(dtype)
     if seen is not None:
         scores = scores.masked_fill(~seen, -torch.inf)
         v = v.masked_fill(~seen.any(0)[:, None], 0)  # what no query may look at is not read, NaN or not
     total, weights, entropy = _softmax(scores, None if row.sink_logits is None else row.sink_logits[head], seen)
-    return HeadRows(total, weights, seen, weights @ v, entropy, _mean(v, seen, len(rows)))
+    found = HeadRows(total, weights, seen, weights @ v, entropy, _mean(v, seen, len(rows)))
+    return found.to(dtype_of(row))
 
 
 def _softmax(

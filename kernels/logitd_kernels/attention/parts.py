@@ -30,9 +30,17 @@ def batch_row(call: Call, index: int) -> Call:
     )
 
 
-def largest_score(call: Call) -> float:
-    """Return a bound of |scale · q·k|, NaN where q or k holds NaN: below `SCORE_LIMIT` float32 holds every score."""
-    return largest(call.q) * largest(call.k) * call.q.shape[3] * abs(call.scaling)
+def overflows(call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether float32 might not hold scores of some queries and keys of a call, or a sum of these keys' values.
+
+    Also where there is NaN.
+
+    Args:
+        call: whose scale and softcap count.
+        q, k, v: parts of its tensors, [..., dim].
+    """
+    scores = largest(q) * largest(k) * call.q.shape[3] * abs(call.scaling) / min(1.0, call.softcap or 1.0)
+    return not (scores < SCORE_LIMIT and largest(v) * call.keys < SCORE_LIMIT)
 
 
 def largest(tensor: torch.Tensor) -> float:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from logitd_kernels.attention.audit import ROWS
 from logitd_kernels.attention.call import Call, Options
 from logitd_kernels.attention.compare import contenders, trials
 from logitd_kernels.attention.recommend import Recommendation, recommend
+from logitd_kernels.attention.sampling import ROWS
 
 METHODS = ("moment", "hybrid")
 

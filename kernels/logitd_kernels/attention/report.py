@@ -13,8 +13,8 @@ MARGIN = 1.2  # an audit of 64 rows may say 0.8 of a head's true error
 
 
 def largest_error(audit: Audit) -> torch.Tensor:
-    """Return what the error of each head may be, [B, Hq]."""
-    return torch.maximum(audit.high, MARGIN * audit.error)
+    """Return what the error of each head may be, [B, Hq]: as its drawn rows tell, or its outlying rows alone."""
+    return torch.maximum(torch.maximum(audit.high, MARGIN * audit.error), audit.outlying_error)
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,26 @@ class HeadReport:
 
 @dataclass(frozen=True)
 class Judged:
-    """Everything that the reports of a call are made of; `given_up` is the audit before heads were recomputed."""
+    """Everything that the reports of a call are made of.
+
+    Attributes:
+        given_up: the audit before heads were recomputed; None where none was.
+        recomputed: [B, Hq] bool, heads that were given up for exact attention.
+        over: [B, Hq] bool, heads whose error may exceed the tolerance as they are now.
+    """
 
     call: Call
     choices: list[Choice]
     draft: Draft
     measured: Audit
     given_up: Audit | None
+    recomputed: torch.Tensor
     over: torch.Tensor
 
     def report(self, row: int, head: int) -> HeadReport:
         """Return what became of a head."""
         place, measured, choice = (row, head), self.measured, self.choices[head]
-        over = bool(self.over[place])
-        given_up = self.given_up if over else None
+        given_up = self.given_up if self.recomputed[place] else None
         if given_up is not None:
             choice = Choice("exact", "given_up", self._why_given_up(choice, given_up, place))
         state_bytes = None if choice.mode == "exact" else self.draft.state_bytes[head]
@@ -80,7 +86,7 @@ class Judged:
             error_low=float(measured.low[place]),
             error_high=float(measured.high[place]),
             approximate_error=None if given_up is None else float(given_up.error[place]),
-            over_tolerance=over and given_up is None,
+            over_tolerance=bool(self.over[place]),
             mean_v_error=float(measured.mean_v_error[place]),
             max_row_error=float(measured.max_row_error[place]),
             entropy=float(measured.entropy[place]),

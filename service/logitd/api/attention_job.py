@@ -19,7 +19,7 @@ from logitd_kernels.errors import NonFiniteTensor, ShapeError
 
 T = TypeVar("T")
 
-_JSON_BYTES = 20  # of one number, about
+JSON_BYTES = 20  # of one number, about
 _REQUIRED = ("q", "k", "v")
 _SHARED = ("mask", "lengths", "sink_logits")
 
@@ -49,9 +49,8 @@ def attention_job(message: Message, settings: Settings, threshold: int, binary: 
     wish = _wish(fields, threshold)
     modes = {wish.method if mode in ("auto", "linear") else mode for mode in wish.heads or (wish.mode,)}
     admit_work([estimate(call, mode, wish.options, wish.rows) for mode in modes], settings)
-    numbers = call.batch * call.heads * call.queries * call.v.shape[3]
-    if not binary and numbers > settings.max_json_bytes // _JSON_BYTES:
-        raise Invalid.at("accept", f"{numbers} numbers are too many for JSON; ask for {safetensors.MEDIA_TYPE}")
+    if not binary:
+        check_json_answer(call.batch * call.heads * call.queries * call.v.shape[3], settings)
     return AttentionJob(call, wish, fields)
 
 
@@ -175,6 +174,16 @@ def admit_work(estimates: Sequence[Estimate], settings: Settings) -> None:
     for unit, wanted, limit in limits:
         if wanted > limit:
             raise Invalid.at("q", f"at most {limit} {unit} a request, this may take {wanted}")
+
+
+def check_json_answer(numbers: int, settings: Settings) -> None:
+    """Refuse an answer of more numbers than JSON may have.
+
+    Raises:
+        Invalid: naming the header that asks for another form.
+    """
+    if numbers > settings.max_json_bytes // JSON_BYTES:
+        raise Invalid.at("accept", f"{numbers} numbers are too many for JSON; ask for {safetensors.MEDIA_TYPE}")
 
 
 def _wish(fields: AttentionFields, threshold: int) -> Wish:

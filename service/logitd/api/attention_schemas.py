@@ -51,9 +51,9 @@ class CallFields(StrictFields):
     )
     window: int | None = Field(None, ge=1, description="Keys that a query sees, its own included; none for all.")
     sinks: int = Field(0, ge=0, description="The first keys, seen whatever the window says.")
-    scale: float | None = Field(None, description="Of q·k; none is 1/√d.")
+    scale: float | None = Field(None, allow_inf_nan=False, description="Of q·k; none is 1/√d.")
     softcap: float | None = Field(None, gt=0, description="cap · tanh(score / cap), before the mask.")
-    tolerance: float = Field(0.1, ge=0, description="Relative error that a head may have.")
+    tolerance: float = Field(0.1, ge=0, allow_inf_nan=False, description="Relative error that a head may have.")
     rank: int = Field(12, ge=1, le=64, description="Of the quadratic part of `moment` and `hybrid`.")
     seed: int = Field(0, ge=0, lt=1 << 63, description="Of random features and of the error's interval.")
     orthogonal: bool = Field(True, description="Draw random projections in orthogonal blocks.")
@@ -86,13 +86,16 @@ class SessionFields(StrictFields):
     kv_heads: int | None = Field(None, ge=1, description="Hkv; none is as many as `heads`.")
     dim: int = Field(ge=1, le=1024, description="d, of queries and keys.")
     value_dim: int | None = Field(None, ge=1, le=1024, description="dv; none is `dim`.")
-    scale: float | None = Field(None, description="Of q·k; none is 1/√d.")
+    scale: float | None = Field(None, allow_inf_nan=False, description="Of q·k; none is 1/√d.")
     rank: int = Field(12, ge=1, le=64, description="Of the quadratic part of `moment` and `hybrid`.")
     feature_dim: int | None = Field(None, ge=1, le=8192, description="Features a head; none is 4 · d.")
     seed: int = Field(0, ge=0, lt=1 << 63, description="Of random features.")
     orthogonal: bool = Field(True, description="Draw random projections in orthogonal blocks.")
     tolerance: float = Field(
-        0.1, ge=0, description="Relative error that a head may have; told again beside `early_error`."
+        0.1,
+        ge=0,
+        allow_inf_nan=False,
+        description="Relative error that a head may have; told again beside `early_error`.",
     )
     modes: list[Literal[tuple(STREAMS)]] | None = Field(  # type: ignore[valid-type]
         None, description="A method for each query head."

@@ -7,6 +7,7 @@ from itertools import compress
 from typing import Any
 
 import orjson
+import torch
 from fastapi import APIRouter, Request, Response
 
 from logitd.api.attention_job import admit_work, attention_call, options_of
@@ -24,7 +25,8 @@ from logitd.settings import Settings
 from logitd.wire import json as wire_json
 from logitd.wire.known import ATTENTION
 from logitd.wire.message import Message, decode
-from logitd_kernels.attention import Trial, contenders, estimate, feasibility, trials
+from logitd_kernels.attention import Call, Feasibility, Trial, contenders, estimate, feasibility, trials
+from logitd_kernels.errors import ParameterError
 
 Json = dict[str, Any]
 
@@ -83,4 +85,13 @@ def _compared(message: Message, settings: Settings, tell: Tell) -> Json:
         return done
 
     named(message, run)
-    return compared(call, done, feasibility(call), fields.tolerance)
+    return compared(call, done, _predicted(call), fields.tolerance)
+
+
+def _predicted(call: Call) -> Feasibility:
+    """Return what second order is predicted to do; unbounded where its numbers pass what it computes in."""
+    try:
+        return feasibility(call)
+    except ParameterError:
+        unbounded = torch.full((call.batch, call.heads), torch.inf)
+        return Feasibility(unbounded, unbounded, unbounded)

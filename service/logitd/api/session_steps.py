@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import torch
 from fastapi import APIRouter, Request, Response
 
 from logitd.api.answers import encode_json, encode_safetensors, wants_safetensors
+from logitd.api.attention_job import JSON_BYTES, check_json_answer
 from logitd.api.attention_schemas import QUERY_SCHEMA, STEP_SCHEMA, StepFields
 from logitd.api.handler import answer
 from logitd.api.problems import responses
@@ -16,7 +18,8 @@ from logitd.api.tensors import digest, to_torch, to_wire
 from logitd.attending import Attending
 from logitd.engine import Stages
 from logitd.errors import Conflict, Gone, Invalid, NotFound, Unavailable
-from logitd.sessions import Session, Sessions
+from logitd.session import Session
+from logitd.sessions import REPLY_BYTES, Sessions
 from logitd.settings import Settings
 from logitd.wire.known import SESSION
 from logitd.wire.message import Message
@@ -24,6 +27,9 @@ from logitd_kernels.errors import NonFiniteTensor
 
 Json = dict[str, Any]
 Finish = Callable[[Json], bytes]
+
+KEPT_REPLY_BYTES = 16 << 20  # a larger answer is not kept for whoever did not get it
+
 
 PATH = "/attention/sessions/{session_id}"
 router = APIRouter(prefix="/v1", tags=["attention sessions"])
@@ -40,28 +46,23 @@ _QUERY = {"type": "object", "additionalProperties": False, "properties": QUERY_S
 async def append(request: Request, session_id: str) -> Response:
     """Take in tokens, and answer the queries of the last of them, if they come along."""
     sessions: Sessions = request.app.state.sessions
-    session = sessions.get(session_id)
     settings: Settings = request.app.state.settings
-    binary = wants_safetensors(request.headers.get("accept", ""))
-
-    def work(message: Message, stages: Stages) -> Finish:
-        with stages("decode"):
-            fields = check(StepFields, message.fields)
-            tensors = _tensors(message, ("k", "v"), ("q",))
-            body = digest({"binary": binary}, message.tensors)
-        with session.lock:
-            reply = session.begin(fields.step, body)
-            if reply is None:
-                with stages("compute"):
-                    _admit(session, tensors, settings)
-                    output = named(message, lambda: _taken_in(sessions, session, tensors))
-                with stages("encode"):
-                    reply = _reply(session, output, binary, session.step + 1)(stages.seconds)
-                    session.end(reply, body)
-        return lambda seconds: reply
-
     attending: Attending = request.app.state.attending
-    with attending.admitted():
+    binary = wants_safetensors(request.headers.get("accept", ""))
+    with sessions.using(session_id) as session, attending.admitted():
+
+        def work(message: Message, stages: Stages) -> Finish:
+            with stages("decode"):
+                fields = check(StepFields, message.fields)
+                tensors = _tensors(session, message, ("k", "v"), ("q",))
+                body = digest({"binary": binary}, message.tensors)
+            with session.lock:
+                reply = session.begin(fields.step, body)
+                if reply is None:
+                    room = _admit(session, tensors, binary, settings)
+                    reply = named(message, lambda: _step(sessions, session, tensors, binary, room, body, stages))
+            return lambda seconds: reply
+
         return await answer(request, work, binary, SESSION, attending)
 
 
@@ -71,25 +72,33 @@ async def append(request: Request, session_id: str) -> Response:
 async def query(request: Request, session_id: str) -> Response:
     """Ask of everything that a session has taken in; it does not change."""
     sessions: Sessions = request.app.state.sessions
-    session = sessions.get(session_id)
     settings: Settings = request.app.state.settings
-    binary = wants_safetensors(request.headers.get("accept", ""))
-
-    def work(message: Message, stages: Stages) -> Finish:
-        with stages("decode"):
-            check(StepFields, message.fields)
-            tensors = _tensors(message, ("q",), ())
-        with stages("compute"), session.lock:
-            _admit(session, tensors, settings)
-            output = named(message, lambda: session.stream.read(tensors["q"]))
-            return _reply(session, output, binary, step=session.step)
-
     attending: Attending = request.app.state.attending
-    with attending.admitted():
+    binary = wants_safetensors(request.headers.get("accept", ""))
+    with sessions.using(session_id) as session, attending.admitted():
+
+        def work(message: Message, stages: Stages) -> Finish:
+            with stages("decode"):
+                check(StepFields, message.fields)
+                tensors = _tensors(session, message, ("q",), ())
+            with session.lock:
+                with stages("compute"):
+                    _admit(session, tensors, binary, settings)
+                    output = named(message, lambda: session.stream.read(tensors["q"]))
+                with stages("encode"):
+                    return _reply(session, output, binary, session.step)
+
         return await answer(request, work, binary, SESSION, attending)
 
 
-def _tensors(message: Message, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, torch.Tensor]:
+def _tensors(
+    session: Session, message: Message, required: tuple[str, ...], optional: tuple[str, ...]
+) -> dict[str, torch.Tensor]:
+    """Return the tensors as float32: there, of the session's shapes, and finite.
+
+    Raises:
+        Invalid: naming the tensor.
+    """
     only(message, (*required, *optional))
     for name in required:
         if name not in message.tensors:
@@ -104,24 +113,48 @@ def _tensors(message: Message, required: tuple[str, ...], optional: tuple[str, .
         if bad.any():
             index = [int(one) for one in bad.nonzero()[0]]
             raise Invalid.at(name, NonFiniteTensor(name, index, float(tensors[name][tuple(index)])).message)
+    named(message, lambda: session.stream.setting.check(*(tensors.get(one) for one in ("q", "k", "v"))))
     return tensors
 
 
-def _taken_in(sessions: Sessions, session: Session, tensors: dict[str, torch.Tensor]) -> torch.Tensor | None:
-    q, k, v = tensors.get("q"), tensors["k"], tensors["v"]
-    session.stream.setting.check(q, k, v)
-    sessions.check_growth(session, session.stream.growth(k.shape[1]))
-    return session.stream.attend(q, k, v)
+def _step(
+    sessions: Sessions,
+    session: Session,
+    tensors: dict[str, torch.Tensor],
+    binary: bool,
+    room: int,
+    body: bytes,
+    stages: Stages,
+) -> bytes:
+    """Take tokens in and answer; `room` is of the reply, which is kept if that is not too much."""
+    keep = room <= KEPT_REPLY_BYTES
+    with sessions.growing(session, session.stream.growth(tensors["k"].shape[1]), room if keep else REPLY_BYTES):
+        with stages("compute"):
+            output = session.stream.attend(tensors.get("q"), tensors["k"], tensors["v"])
+        with stages("encode"):
+            reply = _reply(session, output, binary, session.step + 1)(stages.seconds)
+            session.end(reply if keep else None, body)
+    return reply
 
 
-def _admit(session: Session, tensors: dict[str, torch.Tensor], settings: Settings) -> None:
-    """Refuse more work than one request may be, as if attention were exact."""
+def _admit(session: Session, tensors: dict[str, torch.Tensor], binary: bool, settings: Settings) -> int:
+    """Refuse more work than one request may be, as if attention were exact, and too large an answer.
+
+    Returns:
+        The bytes that the answer has at most.
+    """
     setting = session.stream.setting
     queries, more = (tensors[name].shape[-2] if name in tensors else 0 for name in ("q", "k"))
     work = setting.heads * queries * (session.stream.tokens + more) * (setting.dim + setting.value_dim)
     limit = settings.max_attention_multiply_adds
     if work > limit:
         raise Invalid.at("q", f"at most {limit} multiply-adds a request, exact attention would be {work}")
+    numbers = setting.heads * queries * setting.value_dim
+    if 4 * numbers > settings.max_body_bytes:
+        raise Invalid.at("q", f"an answer has at most {settings.max_body_bytes} bytes, this has {numbers} numbers")
+    if not binary:
+        check_json_answer(numbers, settings)
+    return REPLY_BYTES + numbers * (4 if binary else JSON_BYTES)
 
 
 def _reply(session: Session, output: torch.Tensor | None, binary: bool, step: int) -> Finish:
@@ -130,4 +163,5 @@ def _reply(session: Session, output: torch.Tensor | None, binary: bool, step: in
         return encode_safetensors({}, state) if binary else encode_json(state)
     if binary:
         return encode_safetensors({"output": to_wire(output)}, state)
-    return encode_json({"output": output.tolist(), **state})
+    text = orjson.Fragment(orjson.dumps(output.contiguous().numpy(), option=orjson.OPT_SERIALIZE_NUMPY))
+    return encode_json({"output": text, **state})

@@ -14,15 +14,16 @@ from logitd.api.schemas import check, json_body
 from logitd.api.session_state import export_state, import_state
 from logitd.attending import Attending
 from logitd.engine import Stages
-from logitd.errors import Gone, Invalid, NotFound, Unavailable
-from logitd.sessions import Session, Sessions
+from logitd.errors import Gone, Invalid, NotFound, PayloadTooLarge, Unavailable, UnsupportedMedia
+from logitd.session import Session
+from logitd.sessions import Sessions
 from logitd.settings import Settings
 from logitd.wire import json as wire_json
 from logitd.wire import safetensors
 from logitd.wire.known import SESSION
 from logitd.wire.message import Message
 from logitd_kernels.attention import Options
-from logitd_kernels.attention.streams import StreamSetting, open_stream
+from logitd_kernels.attention.streams import StreamSetting, needed_bytes, open_stream
 
 PATH = "/attention/sessions"
 router = APIRouter(prefix="/v1", tags=["attention sessions"])
@@ -41,11 +42,17 @@ _FILE = {"content": {safetensors.MEDIA_TYPE: {"schema": {"type": "string", "form
 async def create(request: Request) -> Response:
     """Open a session. Its id is the only key to it."""
     settings: Settings = request.app.state.settings
-    body = await read_body(request, settings)
-    fields = check(SessionFields, wire_json.parse(body))
-    message = Message({}, {}, "json", SESSION)
-    session = _sessions(request).create(named(message, lambda: open_stream(_setting(fields))), fields.tolerance)
-    return _told(session, settings, 201)
+    attending: Attending = request.app.state.attending
+
+    def work(stages: Stages) -> Session:
+        fields = check(SessionFields, wire_json.parse(body))
+        return named(Message({}, {}, "json", SESSION), lambda: _opened(_sessions(request), fields))
+
+    with attending.admitted():
+        body = await read_body(request, settings)
+        if len(body) > settings.max_json_bytes:
+            raise PayloadTooLarge.at("body", f"JSON is capped at {settings.max_json_bytes} bytes, got {len(body)}")
+        return _told(await attending.run(work, Stages()), settings, 201)
 
 
 @router.post(f"{PATH}/import", status_code=201, responses=responses(Unavailable), openapi_extra={"requestBody": _FILE})
@@ -53,12 +60,17 @@ async def restore(request: Request) -> Response:
     """Open a session that continues an export, on the same bits."""
     settings: Settings = request.app.state.settings
     attending: Attending = request.app.state.attending
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != safetensors.MEDIA_TYPE:
+        raise UnsupportedMedia.at("content-type", f"expected {safetensors.MEDIA_TYPE}, got {content_type[:60]!r}")
+
+    def work(stages: Stages) -> Session:
+        state = import_state(body)
+        return _sessions(request).create(state.needed, state.stream, state.tolerance, state.step)
+
     with attending.admitted():
         body = await read_body(request, settings)
-        stream, step, tolerance = await attending.run(lambda stages: import_state(body), Stages())
-        session = _sessions(request).create(stream, tolerance)
-    session.step = step
-    return _told(session, settings, 201)
+        return _told(await attending.run(work, Stages()), settings, 201)
 
 
 @router.get(f"{PATH}/{{session_id}}", responses=_MISSING)
@@ -71,13 +83,12 @@ async def show(request: Request, session_id: str) -> Response:
 async def export(request: Request, session_id: str) -> Response:
     """Return the state as a file: versioned, with a checksum; float32 as it is."""
     attending: Attending = request.app.state.attending
-    session = _sessions(request).get(session_id)
+    with _sessions(request).using(session_id) as session, attending.admitted():
 
-    def work(stages: Stages) -> bytes:
-        with session.lock:
-            return export_state(session.stream, session.step, session.tolerance)
+        def work(stages: Stages) -> bytes:
+            with session.lock:
+                return export_state(session.stream, session.step, session.tolerance)
 
-    with attending.admitted():
         return Response(await attending.run(work, Stages()), media_type=safetensors.MEDIA_TYPE)
 
 
@@ -91,6 +102,11 @@ async def delete(request: Request, session_id: str) -> Response:
 def _sessions(request: Request) -> Sessions:
     sessions: Sessions = request.app.state.sessions
     return sessions
+
+
+def _opened(sessions: Sessions, fields: SessionFields) -> Session:
+    setting = _setting(fields)
+    return sessions.create(needed_bytes(setting), lambda: open_stream(setting), fields.tolerance)
 
 
 def _setting(fields: SessionFields) -> StreamSetting:
@@ -108,6 +124,8 @@ def _setting(fields: SessionFields) -> StreamSetting:
 
 def _modes(fields: SessionFields) -> tuple[str, ...] | None:
     if fields.plan is None:
+        if fields.layer is not None:
+            raise Invalid.at("layer", "goes with a plan, and there is none")
         return None if fields.modes is None else tuple(fields.modes)
     if fields.modes is not None:
         raise Invalid.at("modes", "send either modes or a plan, not both")

@@ -190,3 +190,107 @@ def test_what_is_not_finite_is_named():
     k[0, 1, 2, 3] = -math.inf
     with pytest.raises(NonFiniteTensor, match=r"k: -inf at \[0, 1, 2, 3\]"):
         attend(Call(q, k, v))
+
+
+def test_scores_that_pass_float32_hide_no_error():
+    q, _, v = heads_of(20, heads=1, dim=8)
+    call = Call(q * 1e20, q * 1e20, v)
+    lax, strict = (attend(call, Wish(mode="mean_v", policy=policy)) for policy in ("best_effort", "strict"))
+    assert lax.heads[0][0].relative_error == pytest.approx(float(errors(lax.output, call)), rel=1e-4)
+    assert lax.heads[0][0].over_tolerance
+    assert modes(strict) == [["exact"]]
+    assert errors(strict.output, call) < 1e-5
+
+
+def test_an_exact_head_that_overflows_is_over_tolerance():
+    q, k, v = heads_of(20, heads=1, dtype=torch.float64)
+    for mode in ("exact", "mean_v"):
+        head = attend(Call(q * 1e200, k * 1e200, v), Wish(mode=mode)).heads[0][0]
+        assert (head.mode, head.over_tolerance, head.relative_error) == ("exact", True, math.inf)
+    assert not attend(Call(q, k, v), Wish(mode="exact", tolerance=0)).heads[0][0].over_tolerance
+
+
+@pytest.mark.parametrize("mode", ["moment", "favor_plus"])
+def test_values_that_overflow_a_state_are_recomputed(mode):
+    q, k, v = heads_of(300, heads=1)
+    call = Call(q, k, (v * 1e38).clamp(-3e38, 3e38))
+    answer = attend(call, Wish(mode=mode))
+    assert modes(answer) == [["exact"]]
+    assert errors(answer.output, call) < 1e-5
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "moment"])
+@pytest.mark.parametrize("place", [0, 16, 31])
+def test_no_period_of_the_queries_hides_from_the_audit(mode, place):
+    """Queries that are easy where a regular audit would look, and hard elsewhere."""
+    q, k, v = heads_of(2048, heads=1, dim=32)
+    q *= 3
+    q[:, :, place::32] *= 0.02
+    call = Call(q, k, v)
+    lax, strict = (attend(call, Wish(mode=mode, policy=policy)) for policy in ("best_effort", "strict"))
+    assert lax.heads[0][0].relative_error == pytest.approx(float(errors(lax.output, call)), rel=0.3)
+    assert modes(strict) == [["exact"]]
+
+
+@pytest.mark.parametrize("mode", ["moment", "mean_v", "taylor2", "hybrid", "auto"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_needle_that_makes_the_head_is_not_missed(mode, causal):
+    """One query that sees one key of a huge value, whose row alone is most of the head's norm."""
+    q, k, v = heads_of(2048, heads=1, dim=32, spread=0.3)
+    q[..., 0], q[0, 0, 1333, 0] = 1, -1
+    k[..., 0], k[0, 0, 700, 0] = 0, -160
+    v = 1 + 0.1 * v
+    v[0, 0, 700] = 300
+    call = Call(q, k, v, Visible(causal=causal))
+    strict = attend(call, Wish(mode=mode, threshold=1000))
+    assert errors(strict.output, call) < 0.1
+    lax = attend(call, Wish(mode=mode, threshold=1000, policy="best_effort"))
+    assert errors(lax.output, call) < 0.1 or (lax.heads[0][0].over_tolerance and lax.heads[0][0].max_row_error > 0.9)
+
+
+def test_an_outlying_row_that_is_a_small_part_of_the_head_is_no_reason():
+    q, k, v = heads_of(2048, heads=1, dim=32, spread=0.4)
+    q[0, 0, 1333] *= 20
+    head = attend(Call(q, k, v + 1), Wish(mode="moment")).heads[0][0]
+    assert (head.mode, head.over_tolerance) == ("moment", False)
+    assert head.max_row_error > 0.1 > head.relative_error
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1e30), (1, 1, 1e38), (1, 1, -1e300), (1e19, 1e19, None), (3e37, 3e37, None)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_magnitude_ends_in_a_failed_decomposition(sizes, dtype, causal):
+    q, k, v = (x.clamp(-4, 4) for x in heads_of(300, heads=1, dim=8, dtype=dtype))
+    q[0, 0, 3] = 0
+    call = Call(q * sizes[0], k * sizes[1], v, Visible(causal=causal), scale=sizes[2])
+    too_large = sizes[0] * sizes[1] * abs(sizes[2] or 1) > (1e37 if dtype == torch.float32 else 1e149)
+    for mode in MODES:
+        if mode in ("linear", "exact_bf16") or (mode == "nystrom" and causal):
+            continue
+        if mode in ("moment", "hybrid") and too_large:
+            with pytest.raises(ParameterError, match="scale"):
+                attend(call, Wish(mode=mode))
+        else:
+            assert errors(attend(call, Wish(mode=mode, threshold=100)).output, call) < 0.1
+
+
+def test_auto_is_exact_where_the_scale_passes_float32():
+    for call in (call_of(300, scale=1e300), call_of(300, scale=1e38), call_of(300, spread=1e19)):
+        answer = attend(call, Wish(threshold=100))
+        assert {choice.why for choice in answer.choices} == {"unrepresentable"}
+        assert errors(answer.output, call).max() < 1e-5
+        with pytest.raises(ParameterError, match="scale"):
+            attend(call, Wish(mode="hybrid"))
+
+
+def test_a_bias_may_have_another_dtype():
+    bias = torch.randn(1, 1, 30, 30, generator=torch.Generator().manual_seed(2)).double()
+    call = call_of(30, visible=Visible(mask=bias))
+    assert errors(attend(call, Wish(mode="exact")).output, call).max() < 1e-5
+
+
+def test_methods_are_compared_without_keys():
+    call = call_of(3, 0)
+    for trial in trials(call, contenders(call, None, None), Options()):
+        assert torch.isnan(trial.rank_correlation).all()
+        assert not trial.audit.error.any()

@@ -1,15 +1,19 @@
 """The audit: its exact rows are exact, its figures what they say, its interval as wide as it must be."""
 
+import math
+
 import pytest
 import torch
 from attention.heads_of import call_of, heads_of
 from torch.testing import assert_close
 
-from logitd_kernels.attention.audit import audit, audit_rows
+from logitd_kernels.attention.audit import audit
 from logitd_kernels.attention.call import Call, Visible
 from logitd_kernels.attention.exact_rows import exact_rows
 from logitd_kernels.attention.mean import mean_v
+from logitd_kernels.attention.moment.calibrate import calibrated_rows
 from logitd_kernels.attention.reference import reference
+from logitd_kernels.attention.sampling import audit_rows, rows_of
 from logitd_kernels.errors import ShapeError
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -140,3 +144,100 @@ def test_nothing_to_audit_is_no_error():
 def test_an_answer_of_another_shape_is_refused():
     with pytest.raises(ShapeError, match="answer"):
         audit(call_of(5), torch.zeros(1, 2, 4, 16))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_infinitely_wrong(bad):
+    call = call_of(2000)
+    audited = reference(call).output.float()
+    audited[0, 1, audit_rows(2000)[1][5], 3] = bad
+    broken = reference(call).output.float()
+    broken[0, 1, 1234, 3] = bad  # wherever it stands
+    for answer in (audited, broken):
+        found = audit(call, answer)
+        for part in (found.error, found.low, found.high, found.max_row_error):
+            assert (part[0, 0] < 1e-5, part[0, 1]) == (True, math.inf)
+
+
+def test_where_exact_attention_is_not_finite_no_answer_is_right():
+    q, k, v = heads_of(20, dtype=torch.float64)
+    found = audit(Call(q * 1e200, k * 1e200, v), torch.zeros(1, 2, 20, 16, dtype=torch.float64))
+    assert (found.error == math.inf).all()
+
+
+def test_an_answer_where_0_is_right_is_infinitely_wrong():
+    q, k, v = heads_of(100)
+    found = audit(Call(q, k, torch.zeros_like(v)), v)
+    assert (found.error == math.inf).all()
+    assert (found.high == math.inf).all()
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_values_of_any_size_are_measured(size):
+    q, k, v = heads_of(200, dtype=torch.float64)
+    call = Call(q, k, v * size)
+    found = audit(call, reference(call).output * 1.25)
+    assert_close(found.error, torch.full((1, 2), 0.25).double(), rtol=1e-4, atol=0)
+    assert_close(found.max_row_error, found.error, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("size", [1e20, 3e38])
+def test_scores_that_pass_float32_are_audited_in_float64(size):
+    q, k, v = heads_of(20, dim=8)
+    q, k = q.clamp(-1, 1) * size, k.clamp(-1, 1) * size
+    call, rows = Call(q, k, v), torch.arange(20)
+    assert_close(exact_rows(call, rows).output.double(), reference(call).output, rtol=1e-5, atol=1e-5)
+
+
+def test_values_whose_sum_passes_float32_are_audited_in_float64():
+    q, k, v = heads_of(20)
+    call, rows = Call(q, k, torch.full_like(v, 3e38)), torch.arange(20)
+    found = exact_rows(call, rows)
+    assert_close(found.output, call.v)
+    assert_close(found.mean_v, call.v)
+
+
+@pytest.mark.parametrize(("own", "of_mask"), [(torch.float32, torch.float64), (torch.float64, torch.float32)])
+def test_a_bias_may_have_another_dtype(own, of_mask):
+    bias = torch.randn(1, 1, 40, 40, generator=torch.Generator().manual_seed(2)).to(of_mask)
+    call, rows = call_of(40, dtype=own, visible=Visible(mask=bias)), torch.arange(40)
+    found = exact_rows(call, rows).output
+    assert found.dtype == own
+    assert_close(found.double(), reference(call).output, rtol=1e-5, atol=1e-5)
+
+
+def test_every_row_may_be_audited_and_the_seed_says_which():
+    drawn = [audit_rows(2048, seed=seed)[1] for seed in range(300)]
+    assert torch.equal(drawn[7], audit_rows(2048, seed=7)[1])
+    assert not torch.equal(drawn[7], drawn[8])
+    assert torch.stack([rows // 32 for rows in drawn]).eq(torch.arange(64)).all()
+    assert len(torch.cat(drawn).unique()) == 2048
+
+
+@pytest.mark.parametrize(("queries", "dim", "causal"), [(2048, 16, False), (700, 64, False), (2048, 16, True)])
+def test_calibrated_rows_are_left_out(queries, dim, causal):
+    call = call_of(queries, heads=1, dim=dim, visible=Visible(causal=causal))
+    calibrated = calibrated_rows(queries, dim, causal)
+    for seed in range(5):
+        fit, report = rows_of(call, 64, seed)
+        assert not torch.isin(fit, report).any()
+        for rows in (fit, report):
+            beyond = rows[rows >= 256 + 64] if causal else rows  # where a causal stretch is all calibrated, it must be
+            assert not torch.isin(beyond, calibrated).any()
+        assert len(report) == 64
+
+
+def test_outlying_rows_are_told_apart():
+    """The error of one query that looks elsewhere: in the largest of a row, and by its share in that of the head."""
+    q, k, v = heads_of(2000, heads=1)
+    q[0, 0, 333] *= 9
+    call = Call(q, k, v)
+    want = reference(call).output
+    answer = want.float().clone()
+    answer[0, 0, 333] = 0
+    found, plain = audit(call, answer), audit(call, want.float())
+    assert found.error < 1e-5
+    assert_close(found.max_row_error.item(), 1.0)
+    share = float(want[0, 0, 333].norm() / want.norm())
+    assert found.outlying_error.item() == pytest.approx(share, rel=0.3)
+    assert plain.outlying_error < 1e-5

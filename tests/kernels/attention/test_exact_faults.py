@@ -255,3 +255,38 @@ def test_masks_that_say_nothing_clear_are_refused():
         with pytest.raises(ParameterError, match="mask"):
             call_of(4, visible=Visible(mask=torch.full((1, 1, 4, 4), bad)))
     assert reference(call_of(4, visible=Visible(mask=torch.full((1, 1, 4, 4), -INF)))).output.eq(0).all()
+
+
+@BOTH
+@pytest.mark.parametrize("visible", [Visible(), Visible(causal=True), Visible(window=7)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_values_whose_sum_passes_float32(statistics, visible, dtype):
+    q, k, v = heads_of(20, dtype=dtype)
+    got = exact(Call(q, k, torch.full_like(v, 3e38), visible), statistics=statistics)
+    torch.testing.assert_close(got.output, torch.full_like(v, 3e38))
+
+
+@BOTH
+@pytest.mark.parametrize("scale", [1e30, 1e38, 1e300, -1e300])
+def test_a_scale_that_passes_float32(statistics, scale):
+    """Logits are float64 then, their LSE may not fit the answer's float32, and the output is right."""
+    call = call_of(20, scale=scale)
+    got = exact(call, statistics=statistics).output.double()
+    torch.testing.assert_close(got, reference(call).output, rtol=1e-5, atol=1e-5)
+
+
+@BOTH
+@pytest.mark.parametrize("most", [2**31, 2**62, 2**63 - 1, 2**70])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_window_past_all_keys_is_none(statistics, most, causal):
+    for queries, keys in ((30, 30), (9, 30), (30, 9)):
+        q, k, v = heads_of(queries, keys)
+        want = exact(Call(q, k, v, Visible(causal=causal)))
+        for visible in (
+            Visible(causal=causal, window=most),
+            Visible(causal=causal, window=1, sinks=most),
+            Visible(causal=causal, window=most, sinks=most),
+        ):
+            got = exact(Call(q, k, v, visible), statistics=statistics)
+            torch.testing.assert_close(got.output, want.output)
+            torch.testing.assert_close(got.lse, want.lse)

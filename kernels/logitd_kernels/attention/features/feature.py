@@ -13,6 +13,7 @@ import torch
 
 from logitd_kernels.attention.call import Options
 from logitd_kernels.attention.features.moments import Moments
+from logitd_kernels.attention.parts import SCORE_LIMIT
 from logitd_kernels.errors import ParameterError
 
 LIMIT = 1e12  # entries of q' and k' beyond it are cut: float32 has no fraction left in such a logit
@@ -20,7 +21,7 @@ LIMIT = 1e12  # entries of q' and k' beyond it are cut: float32 has no fraction 
 
 def primed(x: torch.Tensor, scale: float, dtype: torch.dtype) -> torch.Tensor:
     """Return x·√scale, −x·√−scale for a negative one: q' of q; k' of k at |scale|."""
-    root = math.copysign(math.sqrt(abs(scale)), scale)
+    root = math.copysign(min(math.sqrt(abs(scale)), SCORE_LIMIT), scale)  # 0 · ∞ is NaN
     return (x.detach().to(dtype) * root).clamp_(-LIMIT, LIMIT)
 
 

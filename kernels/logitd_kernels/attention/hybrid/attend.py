@@ -5,7 +5,7 @@ from functools import cached_property
 
 import torch
 
-from logitd_kernels.attention.audit import Audit, audit_rows, seeing
+from logitd_kernels.attention.audit import Audit
 from logitd_kernels.attention.call import Approximate, Call, Options
 from logitd_kernels.attention.exact_rows import ExactRows, HeadRows, head_rows
 from logitd_kernels.attention.hybrid.cost import cost_of, state_bytes
@@ -18,6 +18,7 @@ from logitd_kernels.attention.hybrid.tile import attend
 from logitd_kernels.attention.moment.calibrate import Basis, basis_of, check_rank
 from logitd_kernels.attention.moment.read import PLAIN
 from logitd_kernels.attention.parts import batch_row
+from logitd_kernels.attention.sampling import rows_of, seeing
 from logitd_kernels.attention.sequences import check_structured, dtype_of
 
 
@@ -49,11 +50,12 @@ def hybrid(call: Call, options: Options, basis: Basis | None = None, parts: Part
 
     Args:
         call: causality, alignment and lengths are kept.
-        options: `rank` (without a basis), and `seed` of the error's interval.
+        options: `rank` (without a basis), and `seed` of audited rows and the error's interval.
         basis: coordinates to use, [Hq, ...] or [B, Hq, ...]; None calibrates on the call.
         parts: what is exact; None is `Parts()`.
     Raises:
-        ParameterError: a rank that is none, or a rule that a state cannot keep: mask, window, softcap, sink_logits.
+        ParameterError: a rank that is none, or a rule that a state cannot keep: mask, window, softcap, sink_logits;
+            `scale`, where q, k and the scale are too large for second order.
         ShapeError: a basis for other heads.
     """
     check_structured(call, "hybrid")
@@ -64,8 +66,9 @@ def hybrid(call: Call, options: Options, basis: Basis | None = None, parts: Part
     for index in range(call.batch):
         row = batch_row(call, index)
         if row.queries and row.keys:
+            audited = rows_of(row, parts.rows, options.seed)
             for number in range(call.heads):
-                _attend_head(answer, index, _Place(row, number, bases[index][number], parts, scratch))
+                _attend_head(answer, index, _Place(row, number, bases[index][number], parts, scratch), *audited)
     return Hybrid(
         answer.output.to(call.q.dtype),
         answer.refused,
@@ -135,10 +138,9 @@ class _Place:
         return Head(self.q, k, v, int(row.offsets()[0]), window, heavy, self.basis, self.scratch)
 
 
-def _attend_head(answer: _Answer, index: int, place: _Place) -> None:
-    """Answer a head that has queries and keys."""
+def _attend_head(answer: _Answer, index: int, place: _Place, fit: torch.Tensor, report: torch.Tensor) -> None:
+    """Answer a head that has queries and keys; rows to fit on and to report on are ascending."""
     row, live = place.row, seeing(place.row)
-    fit, report = (rows + live.start for rows in audit_rows(len(live), place.parts.rows))
     if row.visible.causal:
         exact, head = place.rows(report), place.head(None)
         output, bad = attend(head, Far(head), PLAIN)

@@ -30,7 +30,7 @@ def moment(call: Call, options: Options, basis: Basis | None = None) -> Approxim
         The output, float32 arithmetic throughout (float64 for float64).
     Raises:
         ParameterError: a rank or chunk that is none, or a rule that a state cannot keep: mask, window, softcap,
-            sink_logits.
+            sink_logits; `scale`, where q, k and the scale are too large for second order.
         ShapeError: a basis for other heads.
     """
     check_structured(call, "moment")

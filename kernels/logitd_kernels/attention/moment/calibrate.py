@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from logitd_kernels.attention.call import Call
+from logitd_kernels.attention.parts import SCORE_LIMIT, largest
 from logitd_kernels.attention.sequences import dtype_of, sequences
 from logitd_kernels.errors import ParameterError, ShapeError
 
@@ -71,9 +72,10 @@ def calibrate(call: Call, rank: int) -> Basis:
     Returns:
         A basis [B, Hq, ...], float32 (float64 for float64).
     Raises:
-        ParameterError: a rank that is none.
+        ParameterError: a rank that is none, or a scale as `check_magnitudes` has it.
     """
     check_rank(rank)
+    check_magnitudes(call)
     first = CAUSAL_SAMPLE if call.visible.causal else None
     found = [
         fit_basis(sequence.q[:, :first] * call.scaling, sequence.k[:, :first], rank) for sequence in sequences(call)
@@ -98,13 +100,20 @@ def fit_basis(q: torch.Tensor, k: torch.Tensor, rank: int) -> Basis:
         rank: at least 1.
     Returns:
         A basis [N, ...] in the dtype of q. Without queries or keys their centre is 0.
+    Raises:
+        ParameterError: `scale`, where float64 does not hold the covariances.
     Source: the balancing of two covariances is Moore 1981's, "Principal component analysis in linear systems".
     """
     rank = min(rank, q.shape[2])
     query_centre, query_covariance = _moments(q)
     key_centre, key_covariance = _moments(k)
+    if not (query_covariance.isfinite().all() and key_covariance.isfinite().all()):
+        raise ParameterError("scale", "the covariance of queries times the scale, or of keys, is not finite")
     factor = torch.linalg.cholesky(query_covariance)
-    values, vectors = torch.linalg.eigh(factor.mT @ key_covariance @ factor)
+    balanced = factor.mT @ key_covariance @ factor
+    if not balanced.isfinite().all():
+        raise ParameterError("scale", "the variance of scale · q·k is not finite")
+    values, vectors = torch.linalg.eigh(balanced)
     values, vectors = values.flip(-1).clamp_min(0), vectors.flip(-1)
     top = vectors[..., :rank]
     root = torch.maximum(values, 1e-14 * values[..., :1])[..., None, :rank] ** 0.25  # σ^½, above what eigh leaves of 0
@@ -118,9 +127,11 @@ def basis_of(call: Call, rank: int, basis: Basis | None) -> Basis:
 
     Raises:
         ShapeError: a basis for other heads or another dim.
+        ParameterError: as `calibrate`.
     """
     if basis is None:
         return calibrate(call, rank)
+    check_magnitudes(call)
     wanted = (call.batch, call.heads, basis.rank, call.q.shape[3])
     shape = tuple(basis.key_map.shape)
     if shape not in (wanted, wanted[1:]):
@@ -132,12 +143,32 @@ def basis_of(call: Call, rank: int, basis: Basis | None) -> Basis:
 
 
 def sample_size(dim: int) -> int:
-    """Return how many tokens a basis is fitted to: a power of 2, at least 256.
-
-    Taken from the middles of so many equal stretches, they are not the middles of fewer that an audit takes: tokens
-    that a basis was fitted to come out better than others.
-    """
+    """Return how many tokens a basis is fitted to: the middles of so many equal stretches. A power of 2, ≥ 256."""
     return 1 << max(8, (SAMPLE * dim - 1).bit_length())
+
+
+def calibrated_rows(queries: int, dim: int, causal: bool) -> torch.Tensor:
+    """Return the queries of a sequence that `calibrate` looks at, ascending: [≤ sample_size] int64.
+
+    They come out better than others, so an audit leaves them out.
+    """
+    rows = min(queries, CAUSAL_SAMPLE) if causal else queries
+    return _middles(rows, min(rows, sample_size(dim)))
+
+
+def check_magnitudes(call: Call) -> None:
+    """Refuse a call whose scaled queries, keys or logits pass what second order can compute with.
+
+    That is 1e38 in float32; in float64 1e150, so that their squares are finite. Padding is not looked at.
+
+    Raises:
+        ParameterError: `scale`.
+    """
+    limit = SCORE_LIMIT if dtype_of(call) == torch.float32 else 1e150
+    for sequence in sequences(call):
+        q, k = largest(sequence.q) * abs(call.scaling), largest(sequence.k)
+        if not max(q, k, q * k * call.q.shape[3]) < limit:
+            raise ParameterError("scale", f"q·scale, k or scale · q·k passes {limit:.0e}; use exact attention")
 
 
 def check_rank(rank: int) -> None:
@@ -150,11 +181,15 @@ def check_rank(rank: int) -> None:
         raise ParameterError("rank", f"must be an integer of at least 1, got {rank!r}")
 
 
+def _middles(rows: int, count: int) -> torch.Tensor:
+    return (2 * torch.arange(count) + 1) * rows // (2 * max(count, 1))
+
+
 def _moments(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return mean [N, d] and ridged covariance [N, d, d] of a sample of rows, float64."""
     heads, rows, dim = x.shape
     count = min(rows, sample_size(dim))
-    taken = x[:, (2 * torch.arange(count) + 1) * rows // (2 * max(count, 1))].double()
+    taken = x[:, _middles(rows, count)].double()
     centre = taken.mean(1) if count else x.new_zeros(heads, dim, dtype=torch.float64)
     taken = taken - centre[:, None]
     covariance = taken.mT @ taken / max(count, 1)

@@ -41,6 +41,8 @@ def feasibility(call: Call, basis: Basis | None = None) -> Feasibility:
         basis: coordinates to use; None calibrates on the call.
     Returns:
         Zeros where a sequence has no queries or keys.
+    Raises:
+        ParameterError: `scale`, where q, k and the scale are too large for second order.
     """
     bases = basis_of(call, 1, basis)
     found = torch.zeros(3, call.batch, call.heads)

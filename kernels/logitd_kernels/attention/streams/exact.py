@@ -6,6 +6,7 @@ from logitd_kernels.attention.call import Call, Visible
 from logitd_kernels.attention.exact import exact
 from logitd_kernels.attention.fused import Magnitudes, fused
 from logitd_kernels.attention.parts import largest
+from logitd_kernels.attention.streams.given import Given
 from logitd_kernels.attention.streams.stream import Flat, StreamSetting
 
 
@@ -43,7 +44,11 @@ class ExactStream:
 
     def growth(self, tokens: int) -> int:
         """See `Stream`."""
-        return (self._room(self._tokens + tokens) - self._k.shape[1]) * _token_bytes(self.setting)
+        return (self._room(self._tokens + tokens) - self._k.shape[1]) * token_bytes(self.setting)
+
+    def calibrates(self, tokens: int) -> bool:
+        """See `Stream`."""
+        return False
 
     def attend(self, q: torch.Tensor | None, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor | None:
         """See `Stream`."""
@@ -68,9 +73,18 @@ class ExactStream:
     @classmethod
     def restore(cls, setting: StreamSetting, flat: Flat) -> "ExactStream":
         """Continue what `export` told of."""
+        given = Given(flat)
+        k = given.tensor("k", (setting.kv_heads, None, setting.dim))
+        v = given.tensor("v", (setting.kv_heads, k.shape[1], setting.value_dim))
+        given.finish()
         stream = cls(setting)
-        stream.attend(None, flat["k"], flat["v"])
+        stream.attend(None, k, v)
         return stream
+
+    @classmethod
+    def needs(cls, setting: StreamSetting, flat: Flat) -> int:
+        """Return the bytes of an empty stream, or of what `export` told of."""
+        return sum(flat[name].nbytes for name in ("k", "v") if isinstance(flat.get(name), torch.Tensor))
 
     def _answer(self, q: torch.Tensor, causal: bool) -> torch.Tensor:
         call = Call(q[None].float(), self.k[None], self.v[None], Visible(causal=causal), scale=self.setting.scaling)
@@ -88,5 +102,6 @@ class ExactStream:
             self._k, self._v = (torch.nn.functional.pad(held, (0, 0, 0, more)) for held in (self._k, self._v))
 
 
-def _token_bytes(setting: StreamSetting) -> int:
+def token_bytes(setting: StreamSetting) -> int:
+    """Return the bytes of a token's key and value, of all KV heads."""
     return 4 * setting.kv_heads * (setting.dim + setting.value_dim)

@@ -1,13 +1,12 @@
 """Streams through a feature map: a state of one size however long the sequence."""
 
-from dataclasses import replace
-
 import torch
 
 from logitd_kernels.attention.features.export import exported, restored
 from logitd_kernels.attention.features.feature import Setting
 from logitd_kernels.attention.features.registry import method_named
 from logitd_kernels.attention.features.state import FeatureState
+from logitd_kernels.attention.streams.given import Given
 from logitd_kernels.attention.streams.stream import Flat, StreamSetting
 from logitd_kernels.errors import ParameterError
 
@@ -24,9 +23,8 @@ class FeatureStream:
     def __init__(self, setting: StreamSetting) -> None:
         if method_named(setting.method).adapts:
             raise ParameterError("method", f"{setting.method} is fitted to a whole sequence and cannot stream")
-        own = Setting(setting.dim, setting.scaling, setting.options)
         self.setting = setting
-        self._state = FeatureState(setting.method, own, setting.heads, setting.value_dim)
+        self._state = FeatureState(setting.method, _own(setting), setting.heads, setting.value_dim)
 
     @property
     def tokens(self) -> int:
@@ -41,6 +39,10 @@ class FeatureStream:
     def growth(self, tokens: int) -> int:
         """See `Stream`."""
         return 0
+
+    def calibrates(self, tokens: int) -> bool:
+        """See `Stream`."""
+        return False
 
     def attend(self, q: torch.Tensor | None, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor | None:
         """See `Stream`."""
@@ -63,6 +65,25 @@ class FeatureStream:
     @classmethod
     def restore(cls, setting: StreamSetting, flat: Flat) -> "FeatureStream":
         """Continue what `export` told of."""
-        stream = cls(replace(setting, options=replace(setting.options, feature_dim=flat["feature_dim"])))
+        stream, given = cls(setting), Given(flat)
+        fresh = stream.export()
+        for name in ("method", "dim", "scale", "feature_dim", "seed", "orthogonal", "horizon"):
+            given.same(name, fresh[name])
+        tokens = given.tokens()
+        for name in ("sums", "pivot"):
+            tensor = given.tensor(name, tuple(fresh[name].shape), finite=tokens > 0)
+            if not tokens and not torch.equal(tensor, fresh[name]):
+                raise ParameterError(name, "holds something, and no tokens are in it")
+        given.finish()
         stream._state = restored(flat)
         return stream
+
+    @classmethod
+    def needs(cls, setting: StreamSetting, flat: Flat) -> int:
+        """Return the bytes of a stream, empty or not."""
+        fitted = method_named(setting.method).fit(_own(setting))
+        return 4 * setting.heads * (fitted.size * (setting.value_dim + 1) + fitted.width)
+
+
+def _own(setting: StreamSetting) -> Setting:
+    return Setting(setting.dim, setting.scaling, setting.options)

@@ -8,8 +8,11 @@ from logitd_kernels.attention.hybrid.head import BLOCK, Parts
 from logitd_kernels.attention.moment.calibrate import check_rank
 from logitd_kernels.attention.moment.read import quotient
 from logitd_kernels.attention.moment.state import MomentState
-from logitd_kernels.attention.streams.early import EarlyQueries
-from logitd_kernels.attention.streams.stream import Flat, StreamSetting, unprefixed
+from logitd_kernels.attention.streams.early import COUNT, EarlyQueries, early_bytes, second_order_bytes
+from logitd_kernels.attention.streams.given import Given
+from logitd_kernels.attention.streams.stream import Flat, StreamSetting
+from logitd_kernels.attention.streams.whole import whole
+from logitd_kernels.errors import ParameterError
 
 _PARTS = Parts()
 _ROOM = (_PARTS.recent + 1) * BLOCK  # tokens of a window
@@ -41,19 +44,27 @@ class HybridStream:
 
     @property
     def bytes(self) -> int:
-        """Of window, first keys and state."""
-        exact = sum(held.nbytes for held in (self._k, self._v, self._sinks_k, self._sinks_v, self._early.held))
-        return exact + (self._state.bytes if self._state else 0)
+        """Of window, first keys, and early queries or state, whichever is more."""
+        return self.needs(self.setting, {})
 
     def growth(self, tokens: int) -> int:
         """See `Stream`."""
         return 0
+
+    def calibrates(self, tokens: int) -> bool:
+        """See `Stream`."""
+        return self._state is None and self._tokens + tokens >= _ROOM
 
     def attend(self, q: torch.Tensor | None, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor | None:
         """See `Stream`."""
         self.setting.check(q, k, v)
         k, v = (self.setting.per_query_head(x).float() for x in (k, v))
         asked = torch.zeros(self.setting.heads, 0, self.setting.dim) if q is None else q.float()
+        with whole(self, k.shape[1]):
+            answers = self._attend(asked, k, v)
+        return None if q is None else torch.cat(answers, 1)
+
+    def _attend(self, asked: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
         silent, start = k.shape[1] - asked.shape[1], 0
         answers = [torch.zeros(self.setting.heads, 0, self.setting.value_dim)]
         while start < k.shape[1]:
@@ -65,7 +76,7 @@ class HybridStream:
             if self._tokens % BLOCK == 0:
                 self._move_on()
             start = stop
-        return None if q is None else torch.cat(answers, 1)
+        return answers
 
     def read(self, q: torch.Tensor) -> torch.Tensor:
         """See `Stream`."""
@@ -92,16 +103,30 @@ class HybridStream:
     @classmethod
     def restore(cls, setting: StreamSetting, flat: Flat) -> "HybridStream":
         """Continue what `export` told of."""
-        stream = cls(setting)
-        stream._tokens, stream._start = int(flat["tokens"]), int(flat["start"])
-        stream._early = EarlyQueries(setting, flat["early"].clone())
-        held = slice(0, stream._tokens - stream._start)
-        stream._k[:, held], stream._v[:, held] = flat["k"], flat["v"]
-        stream._sinks_k, stream._sinks_v = flat["sinks_k"].clone(), flat["sinks_v"].clone()
-        stream.early_error = flat.get("early_error")
-        if state := unprefixed("state.", flat):
-            stream._state = MomentState.restore(state)
+        stream, given = cls(setting), Given(flat)
+        tokens = given.tokens()
+        start = max(0, tokens // BLOCK - _PARTS.recent) * BLOCK
+        given.same("start", start)
+        stream._tokens, stream._start = tokens, start
+        stream._early = EarlyQueries(setting, given.early(setting, 0 if start else min(tokens, COUNT)))
+        for held, name in ((stream._k, "k"), (stream._v, "v")):
+            dim, count = held.shape[2], tokens - start
+            held[:, :count] = given.tensor(name, (setting.heads, count, dim))
+        for held, name in ((stream._sinks_k, "sinks_k"), (stream._sinks_v, "sinks_v")):
+            held.copy_(given.tensor(name, tuple(held.shape)))
+        if start:
+            stream._state = given.moment_state(setting)
+            if stream._state.tokens != start - _PARTS.sinks:
+                raise ParameterError("state.tokens", f"must be {start - _PARTS.sinks}, got {stream._state.tokens}")
+            stream.early_error = given.early_error(setting.heads)
+        given.finish()
         return stream
+
+    @classmethod
+    def needs(cls, setting: StreamSetting, flat: Flat) -> int:
+        """Return the bytes of a stream, empty or not."""
+        kept = 4 * setting.heads * (_ROOM + _PARTS.sinks) * (setting.dim + setting.value_dim)
+        return kept + max(early_bytes(setting), second_order_bytes(setting))
 
     def _take_in(self, k: torch.Tensor, v: torch.Tensor) -> None:
         """Put tokens of one block into the window."""

@@ -8,9 +8,12 @@ from logitd_kernels.attention.moment.calibrate import check_rank
 from logitd_kernels.attention.moment.chunk import attend_chunk
 from logitd_kernels.attention.moment.read import quotient
 from logitd_kernels.attention.moment.state import TILE, MomentState
-from logitd_kernels.attention.streams.early import COUNT, EarlyQueries
-from logitd_kernels.attention.streams.exact import ExactStream
-from logitd_kernels.attention.streams.stream import Flat, StreamSetting, unprefixed
+from logitd_kernels.attention.streams.early import COUNT, EarlyQueries, early_bytes, second_order_bytes
+from logitd_kernels.attention.streams.exact import ExactStream, token_bytes
+from logitd_kernels.attention.streams.given import Given
+from logitd_kernels.attention.streams.stream import Flat, StreamSetting
+from logitd_kernels.attention.streams.whole import whole
+from logitd_kernels.errors import ParameterError, ShapeError
 
 
 class MomentStream:
@@ -31,12 +34,16 @@ class MomentStream:
 
     @property
     def bytes(self) -> int:
-        """Of the state, or of the first tokens."""
-        return self._state.bytes if self._state else self._cache.bytes + self._early.held.nbytes
+        """Of the state or of all first tokens, whichever is more."""
+        return self.needs(self.setting, {})
 
     def growth(self, tokens: int) -> int:
         """See `Stream`."""
-        return 0 if self._state else self._cache.growth(min(tokens, COUNT))
+        return 0
+
+    def calibrates(self, tokens: int) -> bool:
+        """See `Stream`."""
+        return self._state is None and self._cache.tokens + tokens >= COUNT
 
     def attend(self, q: torch.Tensor | None, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor | None:
         """See `Stream`."""
@@ -44,9 +51,10 @@ class MomentStream:
         asked = torch.zeros(self.setting.heads, 0, self.setting.dim) if q is None else q
         silent = k.shape[1] - asked.shape[1]
         answers = []
-        for start, stop in self._pieces(k.shape[1]):
-            queries = asked[:, max(0, start - silent) : max(0, stop - silent)]
-            answers.append(self._piece(queries, k[:, start:stop], v[:, start:stop]))
+        with whole(self, k.shape[1]):
+            for start, stop in self._pieces(k.shape[1]):
+                queries = asked[:, max(0, start - silent) : max(0, stop - silent)]
+                answers.append(self._piece(queries, k[:, start:stop], v[:, start:stop]))
         if q is None:
             return None
         return torch.cat([*answers, torch.zeros(self.setting.heads, 0, self.setting.value_dim)], 1)
@@ -73,14 +81,27 @@ class MomentStream:
     @classmethod
     def restore(cls, setting: StreamSetting, flat: Flat) -> "MomentStream":
         """Continue what `export` told of."""
-        stream = cls(setting)
-        if "early" in flat:
-            stream._early = EarlyQueries(setting, flat["early"].clone())
-            stream._exact = ExactStream.restore(setting, flat)
-        else:
-            stream._exact, stream._state = None, MomentState.restore(unprefixed("state.", flat))
-            stream.early_error = flat.get("early_error")
+        stream, given = cls(setting), Given(flat)
+        if "early" in given:
+            exact = ExactStream.restore(setting, {name: part for name, part in flat.items() if name != "early"})
+            if exact.tokens >= COUNT:
+                raise ShapeError("k", f"expected fewer than {COUNT} tokens, got {exact.tokens}")
+            stream._early = EarlyQueries(setting, given.early(setting, exact.tokens))
+            stream._exact = exact
+            return stream
+        state = given.moment_state(setting)
+        if state.tokens < COUNT:
+            raise ParameterError("state.tokens", f"must be at least {COUNT}, got {state.tokens}")
+        stream.early_error = given.early_error(setting.heads)
+        given.finish()
+        stream._exact, stream._state = None, state
         return stream
+
+    @classmethod
+    def needs(cls, setting: StreamSetting, flat: Flat) -> int:
+        """Return the bytes of a stream, empty or not."""
+        first = COUNT * 3 // 2 * token_bytes(setting) + early_bytes(setting)  # a cache has room for half as many again
+        return max(first, second_order_bytes(setting))
 
     @property
     def _cache(self) -> ExactStream:

@@ -5,8 +5,8 @@ from logitd_kernels.attention.streams.exact import ExactStream
 from logitd_kernels.attention.streams.features import FeatureStream
 from logitd_kernels.attention.streams.hybrid import HybridStream
 from logitd_kernels.attention.streams.moment import MomentStream
-from logitd_kernels.attention.streams.split import SplitStream
-from logitd_kernels.attention.streams.stream import Flat, Stream, StreamSetting
+from logitd_kernels.attention.streams.split import SplitStream, part_of
+from logitd_kernels.attention.streams.stream import Flat, Stream, StreamSetting, unprefixed
 from logitd_kernels.errors import ParameterError
 
 _WHOLE = ("cosformer",)  # weighs by distance over the length of the sequence, which a stream does not know
@@ -41,6 +41,19 @@ def restore_stream(setting: StreamSetting, flat: Flat) -> Stream:
     if setting.modes is not None:
         return SplitStream.restore(setting, flat, restore_stream)
     return _kind(setting.method).restore(setting, flat)
+
+
+def needed_bytes(setting: StreamSetting, flat: Flat | None = None) -> int:
+    """Return the bytes that a stream will keep, before it is opened or, given an export, restored.
+
+    Raises:
+        ParameterError: as `open_stream`.
+    """
+    flat = flat or {}
+    if setting.modes is None:
+        return _kind(setting.method).needs(setting, flat)
+    parts = (part_of(setting, method) for method in dict.fromkeys(setting.modes))
+    return sum(needed_bytes(part, unprefixed(f"{part.method}.", flat)) for part in parts)
 
 
 def _kind(method: str) -> Kind:

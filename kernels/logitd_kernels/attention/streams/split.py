@@ -6,6 +6,8 @@ from dataclasses import replace
 import torch
 
 from logitd_kernels.attention.streams.stream import Flat, Stream, StreamSetting, unprefixed
+from logitd_kernels.attention.streams.whole import whole
+from logitd_kernels.errors import NonFiniteTensor, ParameterError, ShapeError
 
 Open = Callable[[StreamSetting], Stream]
 Restore = Callable[[StreamSetting, Flat], Stream]
@@ -53,14 +55,19 @@ class SplitStream:
         """See `Stream`."""
         return sum(part.growth(tokens) for part in self._parts.values())
 
+    def calibrates(self, tokens: int) -> bool:
+        """See `Stream`."""
+        return any(part.calibrates(tokens) for part in self._parts.values())
+
     def attend(self, q: torch.Tensor | None, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor | None:
         """See `Stream`."""
         self.setting.check(q, k, v)
         k, v = self.setting.per_query_head(k), self.setting.per_query_head(v)
-        answers = {
-            method: part.attend(None if q is None else q[heads], k[heads], v[heads])
-            for (method, heads), part in zip(self._heads.items(), self._parts.values(), strict=True)
-        }
+        with whole(self, k.shape[1]):
+            answers = {
+                method: part.attend(None if q is None else q[heads], k[heads], v[heads])
+                for (method, heads), part in zip(self._heads.items(), self._parts.values(), strict=True)
+            }
         return None if q is None else self._together({name: one for name, one in answers.items() if one is not None})
 
     def read(self, q: torch.Tensor) -> torch.Tensor:
@@ -79,7 +86,23 @@ class SplitStream:
         cls, setting: StreamSetting, flat: Flat, restore_part: Callable[[StreamSetting, Flat], Stream]
     ) -> "SplitStream":
         """Continue what `export` told of."""
-        return cls(setting, lambda part: restore_part(part, unprefixed(f"{part.method}.", flat)))
+        assert setting.modes is not None
+        for name in flat:
+            if name.partition(".")[0] not in setting.modes:
+                raise ParameterError(name[:60], "is no part of such a state")
+
+        def restored(part: StreamSetting) -> Stream:
+            try:
+                return restore_part(part, unprefixed(f"{part.method}.", flat))
+            except (ShapeError, ParameterError, NonFiniteTensor) as error:
+                error.field = f"{part.method}.{error.field}"
+                raise
+
+        stream = cls(setting, restored)
+        for method, part in stream._parts.items():
+            if part.tokens != stream.tokens:
+                raise ParameterError(f"{method}.tokens", f"must be {stream.tokens} as of the others, got {part.tokens}")
+        return stream
 
     def _together(self, answers: dict[str, torch.Tensor]) -> torch.Tensor:
         queries = next(iter(answers.values())).shape[1]

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 
 from logitd_kernels.attention.call import Options
-from logitd_kernels.errors import ParameterError, ShapeError
+from logitd_kernels.errors import NonFiniteTensor, ParameterError, ShapeError
 
 Flat = dict[str, Any]  # tensors, integers, floats and strings
 
@@ -56,6 +56,18 @@ class StreamSetting:
         return 1 / math.sqrt(self.dim) if self.scale is None else self.scale
 
     def check(self, q: torch.Tensor | None, k: torch.Tensor | None, v: torch.Tensor | None) -> None:
+        """Refuse tensors of other shapes than the stream's, and of logits beyond float32; None is not looked at.
+
+        Raises:
+            ShapeError, NonFiniteTensor: naming the tensor.
+        """
+        self.check_shapes(q, k, v)
+        for name, tensor in (("q", q), ("k", k)):  # keys stand in for queries that did not come along
+            if tensor is not None and not torch.isfinite(scaled := tensor.float() * self.scaling).all():
+                index = [int(one) for one in (~torch.isfinite(scaled)).nonzero()[0]]
+                raise NonFiniteTensor(name, index, float(scaled[tuple(index)]))
+
+    def check_shapes(self, q: torch.Tensor | None, k: torch.Tensor | None, v: torch.Tensor | None) -> None:
         """Refuse tensors of other shapes than the stream's; None is not looked at.
 
         Raises:
@@ -100,7 +112,7 @@ class Stream(Protocol):
 
     @property
     def bytes(self) -> int:
-        """What it keeps."""
+        """What it keeps, and the room that it may need however long the sequence; `growth` comes on top."""
 
     @property
     def early_error(self) -> torch.Tensor | None:
@@ -111,6 +123,9 @@ class Stream(Protocol):
 
     def growth(self, tokens: int) -> int:
         """Return how many bytes more it would keep after so many more tokens."""
+
+    def calibrates(self, tokens: int) -> bool:
+        """Whether so many more tokens make it fit coordinates to its first ones."""
 
     def attend(self, q: torch.Tensor | None, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor | None:
         """Take in T tokens; the last R of them may ask, each of what came up to itself.
@@ -123,6 +138,8 @@ class Stream(Protocol):
             [Hq, R, dv] float32, None without q.
         Raises:
             ShapeError: naming the tensor.
+            NonFiniteTensor: a query or key times the scale is beyond float32.
+            ParameterError: no coordinates can be fitted to the first tokens. The stream is then as it was.
         """
 
     def read(self, q: torch.Tensor) -> torch.Tensor:
