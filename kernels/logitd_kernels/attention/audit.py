@@ -12,7 +12,7 @@ from logitd_kernels.attention.sampling import ROWS, outlying_rows, rows_of, seei
 from logitd_kernels.errors import ShapeError
 
 RESAMPLES = 200
-MARGIN = 0.2
+MARGIN = 0.25
 SATURATED_PROB, SATURATED_ENTROPY = 0.99, 0.02
 
 
@@ -25,7 +25,7 @@ class Audit:
     Attributes:
         error: the relative error, ‖answer − exact‖ / ‖exact‖ over the rows.
         low, high: its interval, within which the error of the whole head lies nine times in ten: 5 % and 95 % of
-            resampled rows, and at least a fifth to either side, for few rows know little of their own tail.
+            resampled rows, and at least a quarter to either side, for few rows know little of their own tail.
         mean_v_error: the error of answering with the mean of the values instead, on the same rows.
         max_row_error: the largest ‖answer − exact‖ / ‖exact‖ of one row, outlying ones included.
         outlying_error: what outlying rows alone make of the error of the head: ‖answer − exact‖ over them, by ‖exact‖

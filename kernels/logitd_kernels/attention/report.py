@@ -9,12 +9,10 @@ from logitd_kernels.attention.call import Call
 from logitd_kernels.attention.choice import Choice
 from logitd_kernels.attention.draft import Draft
 
-MARGIN = 1.2  # an audit of 64 rows may say 0.8 of a head's true error
-
 
 def largest_error(audit: Audit) -> torch.Tensor:
     """Return what the error of each head may be, [B, Hq]: as its drawn rows tell, or its outlying rows alone."""
-    return torch.maximum(torch.maximum(audit.high, MARGIN * audit.error), audit.outlying_error)
+    return torch.maximum(audit.high, audit.outlying_error)
 
 
 @dataclass(frozen=True)
