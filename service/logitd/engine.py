@@ -3,36 +3,28 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
 
-from logitd.metrics import Metrics
+from logitd.metrics import STAGES, Metrics
 from logitd.settings import Settings
 from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, check, pick, sample, set_threads, softmax
 from logitd_kernels.sampling.transform import Values
 from logitd_kernels.softmax import SoftmaxRows
+from logitd_kernels.stopwatch import Stopwatch
 
 T = TypeVar("T")
 
 
-class Stages:
-    """A stopwatch with named laps, in seconds on the monotonic clock."""
+class Stages(Stopwatch):
+    """Where a request spends its time; `read_seconds` have gone into receiving its body."""
 
     def __init__(self, read_seconds: float = 0.0) -> None:
-        self.seconds = {"read": read_seconds, "decode": 0.0, "queue": 0.0, "compute": 0.0, "encode": 0.0}
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        """Time a block as one stage."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] += time.perf_counter() - began
+        super().__init__(STAGES)
+        self.seconds["read"] = read_seconds
 
 
 async def run_on(pool: Executor, work: Callable[[Stages], T], stages: Stages, metrics: Metrics) -> T:

@@ -108,7 +108,7 @@ def test_what_a_method_cannot_keep_is_left_out(service_url):
 
 def test_a_reader_that_leaves_ends_the_work(serve):
     with serve(Settings(attention_queue=1)) as url:
-        body = packed(tensors(3000, heads=4, dim=32), {})
+        body = packed(tensors(8000, heads=4, dim=32), {})  # seconds of work, were it not ended
         headers = {"content-type": SAFETENSORS, "accept": "text/event-stream"}
         with httpx.stream("POST", f"{url}{PATH}", content=body, headers=headers, timeout=60) as response:
             assert next(response.iter_lines()) == "event: progress"

@@ -326,3 +326,12 @@ def test_a_session_does_not_expire_under_a_step(serve, monkeypatch):
         assert httpx.get(f"{url}{PATH}/{session}").json()["tokens"] == 2
         time.sleep(0.6)
         assert httpx.get(f"{url}{PATH}/{session}").status_code == 410
+
+
+def test_a_session_is_opened_by_json_alone(service_url):
+    body = {"heads": H, "dim": D}
+    for content_type in (SAFETENSORS, "application/x-npy", "", "text/plain"):
+        response = post(service_url, PATH, body, content_type)
+        assert response.status_code == 415
+        assert response.json()["detail"].startswith("content-type: expected one of application/json, got")
+    assert post(service_url, PATH, {**body, "q": [[[1]]]}).json()["errors"][0]["path"] == "q"

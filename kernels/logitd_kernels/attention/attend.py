@@ -1,14 +1,11 @@
 """`attend`: one call in; output, and for every head how it was computed and how wrong it is, out."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 
-from logitd_kernels.attention.audit import Audit, audit
+from logitd_kernels.attention.audit import Audit, Yardstick
 from logitd_kernels.attention.call import Call, Options
 from logitd_kernels.attention.choice import Choice, choose
 from logitd_kernels.attention.draft import draft
@@ -17,6 +14,7 @@ from logitd_kernels.attention.parts import batch_row
 from logitd_kernels.attention.report import HeadReport, Judged, largest_error
 from logitd_kernels.attention.sampling import ROWS
 from logitd_kernels.errors import ParameterError
+from logitd_kernels.stopwatch import Stopwatch
 
 ROUNDING = 1e-5  # by which two ways to compute the same may differ in float32
 
@@ -67,19 +65,6 @@ class Answer:
     seconds: dict[str, float]
 
 
-class _Watch:
-    def __init__(self) -> None:
-        self.seconds = dict.fromkeys(("check", "choose", "attend", "audit", "recompute"), 0.0)
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] += time.perf_counter() - began
-
-
 @torch.no_grad()
 def attend(call: Call, wish: Wish = Wish()) -> Answer:
     """Attend as wished, and measure the answer.
@@ -92,7 +77,7 @@ def attend(call: Call, wish: Wish = Wish()) -> Answer:
         BackendUnavailable: `exact_bf16` where it cannot run.
     """
     check(wish, call.heads)
-    watch = _Watch()
+    watch = Stopwatch(("check", "choose", "attend", "audit", "recompute"))
     with watch("check"):
         call.check_finite()
     with watch("choose"):
@@ -100,7 +85,8 @@ def attend(call: Call, wish: Wish = Wish()) -> Answer:
     with watch("attend"):
         drafted = draft(call, choices, wish.options)
     with watch("audit"):
-        measured = audit(call, drafted.output, wish.rows, wish.options.seed)
+        yardstick = Yardstick.of(call, wish.rows, wish.options.seed)
+        measured = yardstick.audit(drafted.output)
     exactly = torch.tensor([choice.mode == "exact" for choice in choices]).expand(call.q.shape[:2])
     over = _over(call, measured, wish.tolerance, exactly) | (drafted.refused > 0)
     recomputed, given_up = over & ~exactly & (wish.policy == "strict"), None
@@ -108,7 +94,7 @@ def attend(call: Call, wish: Wish = Wish()) -> Answer:
         with watch("recompute"):
             _recompute(call, drafted.output, recomputed)
         with watch("audit"):
-            given_up, measured = measured, audit(call, drafted.output, wish.rows, wish.options.seed)
+            given_up, measured = measured, yardstick.audit(drafted.output)
         over = _over(call, measured, wish.tolerance, exactly | recomputed)
     judged = Judged(call, choices, drafted, measured, given_up, recomputed, over)
     heads = [[judged.report(row, head) for head in range(call.heads)] for row in range(call.batch)]

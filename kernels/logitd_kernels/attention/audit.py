@@ -84,52 +84,103 @@ class Audit:
         return cls(*(torch.cat([getattr(each, field.name) for each in audits]) for field in fields(cls)))
 
 
-@torch.no_grad()
-def audit(call: Call, answer: torch.Tensor, rows: int = ROWS, seed: int = 0) -> Audit:
-    """Compute some rows of every head exactly, O(rows · Lk · (d + dv)), and hold an answer against them.
+@dataclass(frozen=True)
+class Yardstick:
+    """Some rows of every head, attended exactly once: any number of answers to one call can be held against them.
 
-    Args:
-        call: any call.
-        answer: [B, Hq, Lq, dv], what some method made of it; it is looked through for what is not finite.
-        rows: how many of each sequence; they are drawn from equal stretches of the queries that see a key. A few
-            outlying ones come on top.
+    Attributes:
+        shape: of an answer, [B, Hq, Lq, dv].
         seed: of the rows and of the interval.
+        rows: of each batch row.
+    """
+
+    shape: tuple[int, ...]
+    seed: int
+    rows: list["_RowYardstick"]
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, call: Call, rows: int = ROWS, seed: int = 0) -> Self:
+        """Attend exactly with some queries, O(rows · Lk · (d + dv)) a head.
+
+        Args:
+            call: any call.
+            rows: how many of each sequence; they are drawn from equal stretches of the queries that see a key. A few
+                outlying ones come on top.
+            seed: of the rows and of the interval.
+        """
+        shape = (*call.q.shape[:3], call.v.shape[3])
+        return cls(shape, seed, [_RowYardstick.of(batch_row(call, index), rows, seed) for index in range(call.batch)])
+
+    def audit(self, answer: torch.Tensor) -> Audit:
+        """Judge an answer, [B, Hq, Lq, dv]; it is looked through for what is not finite.
+
+        Raises:
+            ShapeError: an answer of another shape.
+        """
+        if answer.shape != self.shape:
+            raise ShapeError("answer", f"expected {list(self.shape)}, got {list(answer.shape)}")
+        if not self.rows:
+            nobody = answer[:, :, :0]
+            return Audit.of(nobody, ExactRows(nobody, nobody, *(nobody[..., 0],) * 2, nobody[..., 0].long()), self.seed)
+        return Audit.stack([row.audit(answer[index : index + 1], self.seed) for index, row in enumerate(self.rows)])
+
+
+@dataclass(frozen=True)
+class _RowYardstick:
+    """The yardstick of one batch row.
+
+    Attributes:
+        chosen: the drawn rows.
+        exact: what is right there.
+        outlying: for each head its outlying rows, and what is right there, [n, dv] float64.
+        live: how many queries see a key.
+    """
+
+    chosen: torch.Tensor
+    exact: ExactRows
+    outlying: list[tuple[torch.Tensor, torch.Tensor]]
+    live: int
+
+    @classmethod
+    def of(cls, row: Call, rows: int, seed: int) -> Self:
+        chosen = rows_of(row, rows, seed)[1]
+        outlying = []
+        for head in range(row.heads):
+            places = outlying_rows(row, head)
+            right = head_rows(row, head, places).output if len(places) else row.v.new_zeros(0, row.v.shape[3])
+            outlying.append((places, right.double()))
+        return cls(chosen, exact_rows(row, chosen), outlying, len(seeing(row)))
+
+    def audit(self, answer: torch.Tensor, seed: int) -> Audit:
+        found = Audit.of(answer[:, :, self.chosen], self.exact, seed)
+        outlying, largest = self._outlying(answer)
+        broken = _broken(answer)
+        infinite = {name: getattr(found, name).masked_fill(broken, torch.inf) for name in ("error", "low", "high")}
+        largest = torch.maximum(found.max_row_error, largest).masked_fill(broken, torch.inf)
+        return replace(found, **infinite, max_row_error=largest, outlying_error=outlying)
+
+    def _outlying(self, answer: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return `outlying_error` and the largest error of an outlying row, both [1, Hq]; drawn rows tell the norm."""
+        unit, drawn = _unit(self.exact.output), self.exact
+        mean = _squares(drawn.output.double() / unit).sum(2) / (drawn.seen > 0).sum(2).clamp(min=1)
+        error, largest = torch.zeros_like(mean), torch.zeros_like(mean)
+        for head, (rows, exact) in enumerate(self.outlying):
+            if len(rows):
+                wrong = _squares((answer[0, head, rows].double() - exact) / unit[0, head])
+                right = _squares(exact / unit[0, head])
+                error[0, head] = _ratio(wrong.sum(), right.sum() + mean[0, head] * (self.live - len(rows)))
+                largest[0, head] = _ratio(wrong, right).amax()
+        return error, largest
+
+
+def audit(call: Call, answer: torch.Tensor, rows: int = ROWS, seed: int = 0) -> Audit:
+    """Hold one answer against exact attention on some rows: `Yardstick.of` and `Yardstick.audit` in one.
+
     Raises:
         ShapeError: an answer of another shape.
     """
-    wanted = (*call.q.shape[:3], call.v.shape[3])
-    if answer.shape != wanted:
-        raise ShapeError("answer", f"expected {list(wanted)}, got {list(answer.shape)}")
-    audits = [_audit_row(batch_row(call, index), answer[index : index + 1], rows, seed) for index in range(call.batch)]
-    return Audit.stack(audits) if audits else Audit.of(answer[:, :, :0], ExactRows.blank(call, 0), seed)
-
-
-def _audit_row(row: Call, answer: torch.Tensor, rows: int, seed: int) -> Audit:
-    """Audit a call of one batch row."""
-    chosen = rows_of(row, rows, seed)[1]
-    exact = exact_rows(row, chosen)
-    found = Audit.of(answer[:, :, chosen], exact, seed)
-    outlying, largest = _outlying(row, answer, exact)
-    broken = _broken(answer)
-    infinite = {name: getattr(found, name).masked_fill(broken, torch.inf) for name in ("error", "low", "high")}
-    largest = torch.maximum(found.max_row_error, largest).masked_fill(broken, torch.inf)
-    return replace(found, **infinite, max_row_error=largest, outlying_error=outlying)
-
-
-def _outlying(row: Call, answer: torch.Tensor, drawn: ExactRows) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `outlying_error` and the largest error of an outlying row, both [1, Hq]; `drawn` tells the head's norm."""
-    unit, live = _unit(drawn.output), len(seeing(row))
-    mean = _squares(drawn.output.double() / unit).sum(2) / (drawn.seen > 0).sum(2).clamp(min=1)
-    error, largest = torch.zeros_like(mean), torch.zeros_like(mean)
-    for head in range(row.heads):
-        rows = outlying_rows(row, head)
-        if len(rows):
-            exact = head_rows(row, head, rows).output.double()
-            wrong = _squares((answer[0, head, rows].double() - exact) / unit[0, head])
-            right = _squares(exact / unit[0, head])
-            error[0, head] = _ratio(wrong.sum(), right.sum() + mean[0, head] * (live - len(rows)))
-            largest[0, head] = _ratio(wrong, right).amax()
-    return error, largest
+    return Yardstick.of(call, rows, seed).audit(answer)
 
 
 def _broken(answer: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from logitd_kernels.attention.audit import Audit, audit
+from logitd_kernels.attention.audit import Audit, Yardstick
 from logitd_kernels.attention.call import Approximate, Call, Options
 from logitd_kernels.attention.exact import exact
 from logitd_kernels.attention.exact_rows import exact_rows
@@ -87,7 +87,7 @@ def trials(
         ParameterError: an impossible number of features.
     """
     call.check_finite()
-    ranked = _RankedWeights.of(call, rows if ranks else 0)
+    yardstick, ranked = Yardstick.of(call, rows, options.seed), _RankedWeights.of(call, rows if ranks else 0)
     for contender in tried:
         own = replace(options, feature_dim=contender.feature_dim)
         run = _runner(contender.method, own)
@@ -105,7 +105,7 @@ def trials(
             seconds,
             found.cost,
             None if contender.method == "exact" else found.state_bytes,
-            audit(call, found.output, rows, options.seed),
+            yardstick.audit(found.output),
             ranked.correlation(run),
             found.nonpositive_rows,
         )

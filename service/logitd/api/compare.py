@@ -1,6 +1,5 @@
 """POST /v1/attention/compare: every method on the caller's tensors, and what to use for each head."""
 
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import compress
@@ -12,9 +11,9 @@ from fastapi import APIRouter, Request, Response
 
 from logitd.api.attention_job import admit_work, attention_call, options_of
 from logitd.api.attention_schemas import ATTENTION_SCHEMA, CompareFields
-from logitd.api.body import read_body
 from logitd.api.compare_answer import compared, trial_line
 from logitd.api.events import EVENTS, Tell, event_stream
+from logitd.api.handler import received
 from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import check, json_body, request_body
@@ -24,7 +23,7 @@ from logitd.errors import Unavailable
 from logitd.settings import Settings
 from logitd.wire import json as wire_json
 from logitd.wire.known import ATTENTION
-from logitd.wire.message import Message, decode
+from logitd.wire.message import Message
 from logitd_kernels.attention import Call, Feasibility, Trial, contenders, estimate, feasibility, trials
 from logitd_kernels.errors import ParameterError
 
@@ -46,15 +45,11 @@ async def compare(request: Request) -> Response:
     attending: Attending = request.app.state.attending
     with ExitStack() as place:
         place.enter_context(attending.admitted())
-        began = time.perf_counter()
-        body = await read_body(request, settings)
-        stages = Stages(read_seconds=time.perf_counter() - began)
-        content_type, query = request.headers.get("content-type"), request.query_params.multi_items()
+        decoded, stages = await received(request, ATTENTION)
 
         async def work(tell: Tell) -> Json:
             def run(stages: Stages) -> Json:
-                with stages("decode"):
-                    message = decode(content_type, body, query, settings.max_json_bytes, ATTENTION)
+                message = decoded(stages)
                 with stages("compute"):
                     return _compared(message, settings, tell)
 

@@ -39,18 +39,25 @@ async def answer(
         known: the tensors of the endpoint.
         runner: on whose threads; None is the engine.
     """
-    settings: Settings = request.app.state.settings
     runner = runner or request.app.state.engine
+    decoded, stages = await received(request, known)
+    finish = await runner.run(lambda stages: work(decoded(stages), stages), stages)
+    return Response(finish(stages.seconds), media_type=media_type(binary))
+
+
+async def received(request: Request, known: Tensors = ROWS) -> tuple[Callable[[Stages], Message], Stages]:
+    """Receive a request's body.
+
+    Returns:
+        What decodes it, for a compute thread to call, and the request's stages so far.
+    """
+    settings: Settings = request.app.state.settings
     began = time.perf_counter()
     body = await read_body(request, settings)
-    stages = Stages(read_seconds=time.perf_counter() - began)
-    content_type = request.headers.get("content-type")
-    query = request.query_params.multi_items()
+    content_type, query = request.headers.get("content-type"), request.query_params.multi_items()
 
-    def run(stages: Stages) -> Finish:
+    def decoded(stages: Stages) -> Message:
         with stages("decode"):
-            message = decode(content_type, body, query, settings.max_json_bytes, known)
-        return work(message, stages)
+            return decode(content_type, body, query, settings.max_json_bytes, known)
 
-    finish = await runner.run(run, stages)
-    return Response(finish(stages.seconds), media_type=media_type(binary))
+    return decoded, Stages(read_seconds=time.perf_counter() - began)

@@ -8,20 +8,20 @@ from logitd.api.answers import encode_json
 from logitd.api.attention_job import planned_modes
 from logitd.api.attention_schemas import SessionFields
 from logitd.api.body import read_body
+from logitd.api.handler import received
 from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import check, json_body
 from logitd.api.session_state import export_state, import_state
 from logitd.attending import Attending
 from logitd.engine import Stages
-from logitd.errors import Gone, Invalid, NotFound, PayloadTooLarge, Unavailable, UnsupportedMedia
+from logitd.errors import Gone, Invalid, NotFound, Unavailable, UnsupportedMedia
 from logitd.session import Session
 from logitd.sessions import Sessions
 from logitd.settings import Settings
 from logitd.wire import json as wire_json
 from logitd.wire import safetensors
-from logitd.wire.known import SESSION
-from logitd.wire.message import Message
+from logitd.wire.known import FIELDS
 from logitd_kernels.attention import Options
 from logitd_kernels.attention.streams import StreamSetting, needed_bytes, open_stream
 
@@ -43,16 +43,15 @@ async def create(request: Request) -> Response:
     """Open a session. Its id is the only key to it."""
     settings: Settings = request.app.state.settings
     attending: Attending = request.app.state.attending
-
-    def work(stages: Stages) -> Session:
-        fields = check(SessionFields, wire_json.parse(body))
-        return named(Message({}, {}, "json", SESSION), lambda: _opened(_sessions(request), fields))
-
     with attending.admitted():
-        body = await read_body(request, settings)
-        if len(body) > settings.max_json_bytes:
-            raise PayloadTooLarge.at("body", f"JSON is capped at {settings.max_json_bytes} bytes, got {len(body)}")
-        return _told(await attending.run(work, Stages()), settings, 201)
+        decoded, stages = await received(request, FIELDS)
+
+        def work(stages: Stages) -> Session:
+            message = decoded(stages)
+            fields = check(SessionFields, message.fields)
+            return named(message, lambda: _opened(_sessions(request), fields))
+
+        return _told(await attending.run(work, stages), settings, 201)
 
 
 @router.post(f"{PATH}/import", status_code=201, responses=responses(Unavailable), openapi_extra={"requestBody": _FILE})

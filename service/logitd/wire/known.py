@@ -24,11 +24,13 @@ class Tensors:
         readers: for each path in JSON, the tensor's name and how nested lists are read.
         npy: the tensor that a .npy body is; None where a body must hold several.
         unpack: takes what JSON has in objects of its own out of the fields, and returns it by its paths.
+        binary: whether there are tensors to be sent at all; JSON alone is understood where not.
     """
 
     readers: Mapping[str, tuple[str, _Reader]]
     npy: str | None = None
     unpack: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    binary: bool = True
 
     def reader(self, path: str) -> tuple[str, _Reader] | None:
         """Return the name of the tensor at a path in JSON, and how it is read; None where there is no tensor."""
@@ -42,7 +44,7 @@ class Tensors:
     @property
     def media_types(self) -> tuple[str, ...]:
         """The content types that are understood."""
-        return MEDIA_TYPES if self.npy else MEDIA_TYPES[:2]
+        return MEDIA_TYPES[: 1 + self.binary + bool(self.npy)]
 
 
 class LayerTensors(Tensors):
@@ -120,5 +122,6 @@ ATTENTION = Tensors(
         "sink_logits": ("sink_logits", wire_json.float_vector),
     }
 )
+FIELDS = Tensors({}, binary=False)
 SESSION = Tensors({name: (name, _three_deep) for name in ("q", "k", "v")})
 LAYERS = LayerTensors({}, unpack=_from_layers)

@@ -1,14 +1,16 @@
 """The audit: its exact rows are exact, its figures what they say, its interval as wide as it must be."""
 
 import math
+from dataclasses import fields
 
 import pytest
 import torch
 from attention.heads_of import call_of, heads_of
 from torch.testing import assert_close
 
-from logitd_kernels.attention.audit import audit
+from logitd_kernels.attention.audit import Audit, Yardstick, audit
 from logitd_kernels.attention.call import Call, Visible
+from logitd_kernels.attention.exact import exact
 from logitd_kernels.attention.exact_rows import exact_rows
 from logitd_kernels.attention.mean import mean_v
 from logitd_kernels.attention.moment.calibrate import calibrated_rows
@@ -241,3 +243,13 @@ def test_outlying_rows_are_told_apart():
     share = float(want[0, 0, 333].norm() / want.norm())
     assert found.outlying_error.item() == pytest.approx(share, rel=0.3)
     assert plain.outlying_error < 1e-5
+
+
+def test_a_yardstick_serves_any_number_of_answers():
+    call = call_of(200, heads=2, batch=2)
+    yardstick = Yardstick.of(call, 20, 3)
+    for answer in (torch.zeros(2, 2, 200, 16), exact(call).output, 2 * exact(call).output):
+        alone = audit(call, answer, 20, 3)
+        for field in fields(Audit):
+            assert torch.equal(getattr(yardstick.audit(answer), field.name), getattr(alone, field.name))
+    assert yardstick.audit(torch.zeros(2, 2, 200, 16)).error.tolist() == [[1, 1], [1, 1]]

@@ -1,34 +1,21 @@
 """Hyperbolic features: each projection with both signs, whose errors partly cancel."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 
+from logitd_kernels.attention.features.doubled import Doubled
 from logitd_kernels.attention.features.feature import Features, Method, Setting
 from logitd_kernels.attention.features.positive import gaussian, half_square
 
 
-@dataclass(frozen=True)
-class Hyperbolic:
+class Hyperbolic(Doubled):
     """φ(x) = [e^(Wx), e^(−Wx)]·e^(−‖x‖²/2) / √(2M), W [M, d]."""
-
-    rows: torch.Tensor
-
-    @property
-    def size(self) -> int:
-        """2M."""
-        return 2 * len(self.rows)
 
     @property
     def width(self) -> int:
         """Every feature has an exponent of its own."""
         return self.size
-
-    @property
-    def work(self) -> int:
-        """One product with the rows."""
-        return self.rows.numel()
 
     def queries(self, x: torch.Tensor, positions: torch.Tensor) -> Features:
         """Lift q'."""

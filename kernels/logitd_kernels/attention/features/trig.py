@@ -1,34 +1,21 @@
 """Trigonometric features: random Fourier features of the Gaussian kernel, times e^(‖x‖²/2)."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 
+from logitd_kernels.attention.features.doubled import Doubled
 from logitd_kernels.attention.features.feature import Features, Method, Setting
 from logitd_kernels.attention.features.positive import gaussian, half_square
 
 
-@dataclass(frozen=True)
-class Trig:
+class Trig(Doubled):
     """φ(x) = e^(‖x‖²/2)·[sin Wx, cos Wx] / √M, W [M, d]."""
-
-    rows: torch.Tensor
-
-    @property
-    def size(self) -> int:
-        """2M."""
-        return 2 * len(self.rows)
 
     @property
     def width(self) -> int:
         """The features of a vector share e^(‖x‖²/2)."""
         return 1
-
-    @property
-    def work(self) -> int:
-        """One product with the rows."""
-        return self.rows.numel()
 
     def queries(self, x: torch.Tensor, positions: torch.Tensor) -> Features:
         """Lift q'."""

@@ -15,6 +15,8 @@ from logitd.errors import Malformed
 from logitd.wire import safetensors
 
 _ZIP_MAGIC = b"PK"
+# What zipfile raises for a broken archive, and for a compression or a version that it does not know.
+_UNREADABLE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError)
 _REQUIRED = ("q", "k", "v")
 _OPTIONAL = ("mask", "lengths", "sink_logits")
 _OF_LAYER = re.compile(r"([0-9]+)\.([qkv])")
@@ -58,7 +60,7 @@ def _read(path: str) -> Mapping[str, Any]:
         return _npz(content) if content.startswith(_ZIP_MAGIC) else safetensors.decode(content)[0]
     except Malformed as error:
         raise CannotRun(f"{path}: is neither .npz nor safetensors: {error}") from error
-    except (ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+    except (ValueError, EOFError, *_UNREADABLE) as error:
         raise CannotRun(f"{path}: {error}") from error
 
 
