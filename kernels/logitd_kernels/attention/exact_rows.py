@@ -75,11 +75,6 @@ class HeadRows:
         )
         return HeadRows(total, weights, self.seen, output, entropy, mean_v)
 
-    def split(self, counts: list[int]) -> "list[HeadRows]":
-        """Return runs of so many queries."""
-        starts = [sum(counts[:part]) for part in range(len(counts))]
-        return [self.select(slice(start, start + count)) for start, count in zip(starts, counts, strict=True)]
-
     def put(self, found: ExactRows, batch: int, head: int) -> None:
         """Write them where the first queries of that head stand."""
         place = (batch, head, slice(len(self.output)))

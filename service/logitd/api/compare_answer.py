@@ -1,11 +1,8 @@
-"""Trials and recommendations as they are sent."""
+"""Trials and recommendations as they are sent: by orjson, which writes null for what is not finite."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
-
-import torch
 
 from logitd_kernels.attention import Call, Feasibility, Trial, recommend
 
@@ -20,7 +17,7 @@ def trial_line(trial: Trial) -> Json:
         "seconds": trial.seconds,
         "cost": trial.cost,
         "state_bytes": trial.state_bytes,
-        "median_error": _number(trial.audit.error.median()) if trial.audit.error.numel() else None,
+        "median_error": trial.audit.error.median().item() if trial.audit.error.numel() else None,
     }
 
 
@@ -31,9 +28,9 @@ def compared(call: Call, trials: Sequence[Trial], predicted: Feasibility, tolera
         "heads": [
             [
                 {
-                    "predicted_error": _number(predicted.error[row, head]),
-                    "logit_variance": _number(predicted.variance[row, head]),
-                    "norm": _number(predicted.norm[row, head]),
+                    "predicted_error": predicted.error[row, head].item(),
+                    "logit_variance": predicted.variance[row, head].item(),
+                    "norm": predicted.norm[row, head].item(),
                     "recommendation": asdict(recommend(trials, [row], head, tolerance)),
                 }
                 for head in range(call.heads)
@@ -58,12 +55,7 @@ def _trial(trial: Trial) -> Json:
     }
     rows, heads = audit.error.shape
     own = [
-        [{name: _number(column[row, head]) for name, column in columns.items()} for head in range(heads)]
+        [{name: column[row, head].item() for name, column in columns.items()} for head in range(heads)]
         for row in range(rows)
     ]
     return {**trial_line(trial), "heads": own}
-
-
-def _number(value: torch.Tensor) -> float | int | None:
-    number: float | int = value.item()
-    return number if math.isfinite(number) else None

@@ -1,10 +1,8 @@
 """/v1/attention/sessions: attention over a sequence that comes in pieces."""
 
-import math
-
+import orjson
 from fastapi import APIRouter, Request, Response
 
-from logitd.api.answers import encode_json
 from logitd.api.attention_job import planned_modes
 from logitd.api.attention_schemas import SessionFields
 from logitd.api.body import read_body
@@ -141,11 +139,7 @@ def _told(session: Session, settings: Settings, status: int = 200) -> Response:
         "tokens": stream.tokens,
         "state_bytes": stream.bytes,
         "tolerance": session.tolerance,
-        "early_error": None if stream.early_error is None else [_number(one) for one in stream.early_error.tolist()],
+        "early_error": None if stream.early_error is None else stream.early_error.tolist(),
         "ttl_seconds": settings.session_ttl_seconds,
     }
-    return Response(encode_json(told)({}), status, media_type=wire_json.MEDIA_TYPE)
-
-
-def _number(error: float) -> float | None:
-    return error if math.isfinite(error) else None
+    return Response(orjson.dumps(told), status, media_type=wire_json.MEDIA_TYPE)  # NaN becomes null

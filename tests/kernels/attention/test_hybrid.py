@@ -88,7 +88,6 @@ def test_a_wide_window_that_covers_all_is_exact():
     for call in (call_of(1000), call_of(1000, visible=CAUSAL)):
         found = hybrid(call, OPTIONS, parts=Parts(near=16, recent=16))
         assert relative(found.output, reference(call).output) < 1e-6
-        assert (found.audit.error < 1e-6).all()
 
 
 CALLS = {

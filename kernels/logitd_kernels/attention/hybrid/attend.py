@@ -1,13 +1,12 @@
-"""Hybrid attention: heavy keys and a local window exactly, the rest by a moment state; its error is measured."""
+"""Hybrid attention: heavy keys and a local window exactly, the rest by a moment state."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
-from logitd_kernels.attention.audit import Audit
 from logitd_kernels.attention.call import Approximate, Call, Options
-from logitd_kernels.attention.exact_rows import ExactRows, HeadRows, head_rows
+from logitd_kernels.attention.exact_rows import HeadRows, head_rows
 from logitd_kernels.attention.hybrid.cost import cost_of, state_bytes
 from logitd_kernels.attention.hybrid.far import Far
 from logitd_kernels.attention.hybrid.fit import Orders, coefficients_of
@@ -27,11 +26,9 @@ class Hybrid(Approximate):
     """What hybrid attention gives.
 
     Attributes:
-        audit: the error of each head, on rows that nothing was fitted to.
         coefficients: [B, Hq, 3] of the far keys' polynomial, 1 where none were fitted or the fit did not help.
     """
 
-    audit: Audit
     coefficients: torch.Tensor
 
 
@@ -41,16 +38,16 @@ def hybrid(call: Call, options: Options, basis: Basis | None = None, parts: Part
 
     Not causal: exact are blocks of 64 keys around a query's own, and heavy keys: those of the largest mass on audited
     rows, the first ones, and outliers. The queries farthest from the centre are answered exactly altogether. The
-    polynomial's three orders get coefficients fitted to exact rows; other rows decide on them, and these and as many
-    more give the reported error.
+    polynomial's three orders get coefficients fitted to exact rows; other rows decide on them, half of those that an
+    audit of the same seed reports.
 
     Causal: exact are the first keys and the recent ones; a block of 64 enters the state when it leaves the window, so a
     token's answer depends on positions alone, not on how a sequence came in. Nothing is chosen or fitted by what comes
-    later, and all audited rows are reported.
+    later.
 
     Args:
         call: causality, alignment and lengths are kept.
-        options: `rank` (without a basis), and `seed` of audited rows and the error's interval.
+        options: `rank` (without a basis), and `seed` of the exact rows.
         basis: coordinates to use, [Hq, ...] or [B, Hq, ...]; None calibrates on the call.
         parts: what is exact; None is `Parts()`.
     Raises:
@@ -62,43 +59,36 @@ def hybrid(call: Call, options: Options, basis: Basis | None = None, parts: Part
     check_rank(options.rank)
     parts = parts or Parts()
     bases = basis_of(call, options.rank, basis)
-    answer, scratch = _Answer.blank(call, parts.rows), Scratch(dtype_of(call))
+    answer, scratch = _Answer.blank(call), Scratch(dtype_of(call))
     for index in range(call.batch):
         row = batch_row(call, index)
         if row.queries and row.keys:
-            audited = rows_of(row, parts.rows, options.seed)
+            fit, report = rows_of(row, parts.rows, options.seed)
             for number in range(call.heads):
-                _attend_head(answer, index, _Place(row, number, bases[index][number], parts, scratch), *audited)
+                place = _Place(row, number, bases[index][number], parts, scratch)
+                _attend_head(answer, index, place, fit, report[::2])
     return Hybrid(
         answer.output.to(call.q.dtype),
         answer.refused,
         state_bytes(call, bases.rank, parts),
         cost_of(call, bases.rank, parts, basis is None),
-        Audit.of(answer.audited, answer.exact, options.seed),
         answer.coefficients,
     )
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What the heads fill in: output, refused queries, coefficients; audited rows, and exact attention's."""
+    """What the heads fill in: output, refused queries, coefficients."""
 
     output: torch.Tensor
     refused: torch.Tensor
     coefficients: torch.Tensor
-    audited: torch.Tensor
-    exact: ExactRows
 
     @classmethod
-    def blank(cls, call: Call, rows: int) -> "_Answer":
-        shape, dtype = call.q.shape[:2], dtype_of(call)
-        return cls(
-            torch.zeros(*shape, call.queries, call.v.shape[3], dtype=dtype),
-            torch.zeros(shape, dtype=torch.int64),
-            torch.ones(*shape, 3),
-            torch.zeros(*shape, rows, call.v.shape[3], dtype=dtype),
-            ExactRows.blank(call, rows),
-        )
+    def blank(cls, call: Call) -> "_Answer":
+        shape = call.q.shape[:2]
+        output = torch.zeros(*shape, call.queries, call.v.shape[3], dtype=dtype_of(call))
+        return cls(output, torch.zeros(shape, dtype=torch.int64), torch.ones(*shape, 3))
 
 
 @dataclass(frozen=True)
@@ -138,39 +128,35 @@ class _Place:
         return Head(self.q, k, v, int(row.offsets()[0]), window, heavy, self.basis, self.scratch)
 
 
-def _attend_head(answer: _Answer, index: int, place: _Place, fit: torch.Tensor, report: torch.Tensor) -> None:
-    """Answer a head that has queries and keys; rows to fit on and to report on are ascending."""
+def _attend_head(answer: _Answer, index: int, place: _Place, fit: torch.Tensor, deciding: torch.Tensor) -> None:
+    """Answer a head that has queries and keys; the rows to fit on, and to decide on, are ascending."""
     row, live = place.row, seeing(place.row)
     if row.visible.causal:
-        exact, head = place.rows(report), place.head(None)
+        head = place.head(None)
         output, bad = attend(head, Far(head), PLAIN)
     else:
-        report = torch.cat([report[::2], report[1::2]])
-        exact, output, bad = _fitted(answer.coefficients[index, place.number], place, fit, report)
+        output, bad = _fitted(answer.coefficients[index, place.number], place, fit, deciding)
     answer.output[index, place.number, : row.queries] = output
     answer.refused[index, place.number] = bad[live.start :].sum()
-    answer.audited[index, place.number, : len(report)] = output[report]
-    exact.put(answer.exact, index, place.number)
 
 
 def _fitted(
-    coefficients: torch.Tensor, place: _Place, fit: torch.Tensor, report: torch.Tensor
-) -> tuple[HeadRows, torch.Tensor, torch.Tensor]:
-    """Attend with coefficients fitted to some rows, decided on by the first half of those that are reported.
+    coefficients: torch.Tensor, place: _Place, fit: torch.Tensor, deciding: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attend with coefficients fitted to some rows, kept where others come out no worse.
 
     Returns:
-        Exact attention of the reported rows, the output [R, dv], and which queries have no answer, [R] bool. What was
-        fitted is put in `coefficients`.
+        The output [R, dv], and which queries have no answer, [R] bool. What was fitted is put in `coefficients`.
     """
     outlying = outlying_queries(place.norms)
-    queries, deciding = torch.cat([fit, report, outlying]), len(fit) + (len(report) + 1) // 2
-    rows = place.rows(queries)
-    fitting, exact, answered = rows.split([len(fit), len(report), len(outlying)])
+    audited = torch.cat([fit, deciding])
+    rows = place.rows(torch.cat([audited, outlying]))
+    fitting, answered = rows.select(slice(len(fit))), rows.select(slice(len(audited), None))
     head = place.head(fitting)
     far = Far(head)
-    audited = Orders.of(head, far, queries[:deciding], rows.select(slice(deciding)))
-    found = coefficients_of(*audited.split(len(fit)))
+    orders = Orders.of(head, far, audited, rows.select(slice(len(audited))))
+    found = coefficients_of(*orders.split(len(fit)))
     coefficients[:] = torch.tensor(found)
     output, bad = attend(head, far, found)
     output[outlying], bad[outlying] = answered.output, False
-    return exact, output, bad
+    return output, bad

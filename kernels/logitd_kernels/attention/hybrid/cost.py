@@ -9,7 +9,7 @@ from logitd_kernels.attention.sequences import dtype_of
 
 
 def cost_of(call: Call, rank: int, parts: Parts, calibrated: bool) -> float:
-    """Count multiply-adds over Lq·Lk·(d + dv): exact parts, sums, reads, far states, audited rows, covariances."""
+    """Count multiply-adds over Lq·Lk·(d + dv): exact parts, sums, reads, far states, exact rows, covariances."""
     d, columns, pairs = call.q.shape[3], call.v.shape[3] + 1, rank * (rank + 1) // 2
     exact = call.queries * call.keys * (d + call.v.shape[3])
     if not exact:
@@ -19,7 +19,7 @@ def cost_of(call: Call, rank: int, parts: Parts, calibrated: bool) -> float:
     key = d * (rank + 1) + pairs + size
     query = near * (d + columns) + d * rank + pairs + size + rank * columns
     block = size * (TILE + parts.window(call.visible.causal).blocks + 4) + rank * d * columns
-    work = call.keys * key + call.queries * query + call.queries // BLOCK * block + _audited(call, rank, parts)
+    work = call.keys * key + call.queries * query + call.queries // BLOCK * block + _exact_rows(call, rank, parts)
     if calibrated:
         work += (min(call.keys, sample_size(d)) + min(call.queries, sample_size(d))) * d * d
     return work / exact
@@ -38,13 +38,12 @@ def _chosen(call: Call, parts: Parts) -> int:
     return parts.sinks if call.visible.causal else parts.sinks + parts.heavy + OUTLYING_KEYS
 
 
-def _audited(call: Call, rank: int, parts: Parts) -> int:
-    """Count the exact rows: reported, fitted to, and outliers; causal ones are reported alone."""
+def _exact_rows(call: Call, rank: int, parts: Parts) -> int:
+    """Count the exact rows: fitted to, decided on, and outliers; none in a causal call."""
+    if call.visible.causal:
+        return 0
     d, dim_v = call.q.shape[3], call.v.shape[3]
     rows = min(parts.rows, call.queries)
-    if call.visible.causal:
-        return rows * call.keys * (d + 2 * dim_v)
-    rows += rows // 2
     outlying = min(OUTLYING_QUERIES, call.queries // BLOCK)
     near = parts.window(False).blocks * BLOCK + _chosen(call, parts)
     read = near * (d + dim_v) + 3 * (1 + d + rank * (rank + 1) // 2) * (dim_v + 1)

@@ -30,14 +30,15 @@ class Window:
 
 @dataclass(frozen=True)
 class Parts:
-    """What is exact in hybrid attention, and how much of it is audited.
+    """What is exact in hybrid attention.
 
     Attributes:
-        heavy: keys chosen by their mass on audited rows, not causal.
+        heavy: keys chosen by their mass on exact rows, not causal.
         sinks: the first so many keys, at least 1.
         near: blocks of 64 keys on either side of a query's own, not causal.
         recent: blocks of 64 keys before a query's own, causal.
-        rows: audited queries of a head; half as many again serve to choose heavy keys and fit coefficients.
+        rows: queries of a head that an audit would report; half as many serve to choose heavy keys and fit
+            coefficients, and half of these rows to decide on them.
     """
 
     heavy: int = 32
