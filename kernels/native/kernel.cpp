@@ -209,14 +209,18 @@ double floor_pass(const float* logits, int64_t vocab) {
 
 #define LOGITD_NAME_(isa) kernels_##isa
 #define LOGITD_NAME(isa) LOGITD_NAME_(isa)
+#define LOGITD_ATTENTION_(isa) attention_##isa
+#define LOGITD_ATTENTION(isa) LOGITD_ATTENTION_(isa)
 #define LOGITD_TEXT_(isa) #isa
 #define LOGITD_TEXT(isa) LOGITD_TEXT_(isa)
 
 namespace logitd {
+extern const Attention LOGITD_ATTENTION(LOGITD_ISA);
 extern const Kernels LOGITD_NAME(LOGITD_ISA) = {
     LOGITD_TEXT(LOGITD_ISA),
     LOGITD_ISA::sample,
     LOGITD_ISA::softmax,
     LOGITD_ISA::floor_pass,
+    &LOGITD_ATTENTION(LOGITD_ISA),
 };
 }  // namespace logitd

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "bindings.h"
 #include "philox.h"
 #include "pool.h"
 #include "row.h"
@@ -156,6 +157,7 @@ NB_MODULE(_native, module) {
     module.attr("answer_bytes") = sizeof(Answer);
     module.def("softmax", &softmax);
     module.def("floor_pass", &floor_pass);
+    bind_attention(module, [] { return active->attention; });
     module.def("scratch_bytes", [] { return own_scratch().held(); });
     module.def("isa", [] { return std::string(active->isa); });
     module.def("isas", &isas);

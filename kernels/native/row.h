@@ -65,6 +65,7 @@ struct Kernels {
     void (*softmax)(const Row&, bool logarithm, void* values, Scratch&, Answer&);
     // Block maxima and one sum of exponentials: the least any sampler must do.
     double (*floor_pass)(const float*, int64_t);
+    const struct Attention* attention;  // attention, see attention.h
 };
 
 extern const Kernels kernels_portable;

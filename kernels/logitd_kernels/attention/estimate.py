@@ -57,7 +57,7 @@ def _linear(call: Call, mode: str, options: Options) -> Estimate:
         work += heads * _CALIBRATION * d**3
     states = heads if not second_order else call.heads
     if mode == "hybrid":
-        states = max(states, call.keys // 64 + 64)  # of every block of one head
+        states = max(states, 2 * (call.keys // 64 + 64))  # before and behind every block of one head
     memory = states * features * columns * _NUMBER + 2 * call.heads * _TILE * features * _NUMBER
     return Estimate(work + features * d * d, memory)
 

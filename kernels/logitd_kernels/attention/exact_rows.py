@@ -50,37 +50,37 @@ class HeadRows:
         weights: [R, n], 0 where not seen.
         seen: [R, n] bool; None where all is seen.
         output: [R, dv].
-        entropy: [R].
-        mean_v: [R, dv].
     """
 
     total: torch.Tensor
     weights: torch.Tensor
     seen: torch.Tensor | None
     output: torch.Tensor
-    entropy: torch.Tensor
-    mean_v: torch.Tensor
 
     def select(self, rows: slice) -> "HeadRows":
         """Return some of the queries."""
         seen = None if self.seen is None else self.seen[rows]
-        return HeadRows(
-            self.total[rows], self.weights[rows], seen, self.output[rows], self.entropy[rows], self.mean_v[rows]
-        )
+        return HeadRows(self.total[rows], self.weights[rows], seen, self.output[rows])
 
     def to(self, dtype: torch.dtype) -> "HeadRows":
         """Return them in another dtype."""
-        total, weights, output, entropy, mean_v = (
-            x.to(dtype) for x in (self.total, self.weights, self.output, self.entropy, self.mean_v)
-        )
-        return HeadRows(total, weights, self.seen, output, entropy, mean_v)
+        return HeadRows(self.total.to(dtype), self.weights.to(dtype), self.seen, self.output.to(dtype))
 
-    def put(self, found: ExactRows, batch: int, head: int) -> None:
-        """Write them where the first queries of that head stand."""
+    def put(self, found: ExactRows, batch: int, head: int, values: torch.Tensor) -> None:
+        """Write them, and the mean of the values [n, dv] that each sees, where that head's first queries stand."""
         place = (batch, head, slice(len(self.output)))
-        found.output[place], found.mean_v[place], found.entropy[place] = self.output, self.mean_v, self.entropy
+        found.output[place], found.mean_v[place] = self.output, self._mean(values.to(found.mean_v.dtype))
+        positive = self.weights.clamp(min=torch.finfo(self.weights.dtype).tiny)
+        found.entropy[place] = -torch.linalg.vecdot(self.weights, positive.log_()).clamp(max=0)
         found.max_prob[place] = torch.nn.functional.pad(self.weights, (0, 1)).amax(1)
         found.seen[place] = self.weights.shape[1] if self.seen is None else self.seen.sum(1)
+
+    def _mean(self, values: torch.Tensor) -> torch.Tensor:
+        """Weigh values [n, dv] by shares rather than add them up: a sum might pass float32."""
+        if self.seen is None:
+            return values.new_full((1, len(values)), 1 / max(len(values), 1)) @ values
+        values = values.masked_fill(~self.seen.any(0)[:, None], 0)
+        return (self.seen / self.seen.sum(1).clamp(min=1)[:, None]).to(values.dtype) @ values
 
 
 @torch.no_grad()
@@ -97,7 +97,7 @@ def exact_rows(call: Call, rows: torch.Tensor) -> ExactRows:
     for index in range(call.batch):
         row = batch_row(call, index)
         for head in range(call.heads):
-            head_rows(row, head, rows[rows < row.queries]).put(found, index, head)
+            head_rows(row, head, rows[rows < row.queries]).put(found, index, head, row.v[0, head // row.group])
     return found
 
 
@@ -118,32 +118,22 @@ def head_rows(row: Call, head: int, rows: torch.Tensor) -> HeadRows:
     if seen is not None:
         scores = scores.masked_fill(~seen, -torch.inf)
         v = v.masked_fill(~seen.any(0)[:, None], 0)  # what no query may look at is not read, NaN or not
-    total, weights, entropy = _softmax(scores, None if row.sink_logits is None else row.sink_logits[head], seen)
-    found = HeadRows(total, weights, seen, weights @ v, entropy, _mean(v, seen, len(rows)))
-    return found.to(dtype_of(row))
+    total = _softmax_(scores, None if row.sink_logits is None else row.sink_logits[head])
+    return HeadRows(total, scores, seen, scores @ v).to(dtype_of(row))
 
 
-def _softmax(
-    scores: torch.Tensor, sink: torch.Tensor | None, seen: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return log normalisers [R, 1], weights [R, n] and their entropy [R], in few passes; scores are used up."""
+def _softmax_(scores: torch.Tensor, sink: torch.Tensor | None) -> torch.Tensor:
+    """Make weights of scores [R, n], in place; return log normalisers [R, 1], −inf where nothing is seen."""
     limits = torch.finfo(scores.dtype)
     largest = scores.amax(1, keepdim=True) if scores.shape[1] else scores.new_full((len(scores), 1), -torch.inf)
     if sink is not None:
         largest = largest.clamp(min=sink.to(scores.dtype))
-    largest = largest.clamp(min=limits.min)  # −inf where nothing is seen
-    scores -= largest
-    weights = torch.exp(scores)
-    mass = weights.sum(1, keepdim=True)
+    largest = largest.clamp(min=limits.min)
+    mass = scores.sub_(largest).exp_().sum(1, keepdim=True)
     if sink is not None:
         mass += torch.exp(sink.to(scores.dtype) - largest)
-    positive = mass.clamp(min=limits.tiny)
-    weights /= positive
-    if seen is not None:
-        scores.clamp_(min=limits.min)  # 0 · −inf
-    mean = torch.bmm(weights[:, None], scores[..., None])[:, 0, 0]
-    entropy = weights.sum(1) * positive.log()[:, 0] - mean
-    return largest + mass.log(), weights, entropy.clamp(min=0)
+    scores /= mass.clamp(min=limits.tiny)
+    return largest + mass.log()
 
 
 def _seen(row: Call, head: int, rows: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
@@ -156,9 +146,3 @@ def _seen(row: Call, head: int, rows: torch.Tensor) -> tuple[torch.Tensor | None
         return seen, None
     bias = bias[0, head if bias.shape[1] > 1 else 0].expand(len(rows), row.keys)
     return seen & (bias != -torch.inf), bias
-
-
-def _mean(v: torch.Tensor, seen: torch.Tensor | None, rows: int) -> torch.Tensor:
-    if seen is None:
-        return v.sum(0).div(max(len(v), 1)).expand(rows, -1)
-    return seen.to(v.dtype) @ v / seen.sum(1).clamp(min=1)[:, None]

@@ -4,29 +4,22 @@
 every thread count and instruction set.
 """
 
-import importlib
 import os
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from logitd_kernels.hot import ANSWER, REQUEST, Answers, HotBatch
-
-_native: Any = None
-_missing: str | None = None
-try:
-    _native = importlib.import_module("logitd_kernels._native")
-except ImportError as error:  # a build without a compiler, or for another Python
-    _missing = f"no compiled kernels in this install ({error})"
+from logitd_kernels.native import missing
+from logitd_kernels.native import module as _native
 
 _DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
 
 
 def why_not() -> str | None:
     """Return why the compiled kernels cannot run here, None when they can."""
-    return _missing
+    return missing
 
 
 def configure() -> None:

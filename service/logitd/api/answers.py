@@ -1,6 +1,7 @@
 """From what the kernels return to bytes: JSON rows for people, safetensors for programs."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,11 +20,21 @@ from logitd_kernels.softmax import SoftmaxRows
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 Answer = RowResult | RowFault
+_REFUSED = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
 def wants_safetensors(accept: str) -> bool:
     """Whether an Accept header asks for safetensors; anything else is answered as JSON."""
-    return safetensors.MEDIA_TYPE in accept.lower()
+    return accepts(accept, safetensors.MEDIA_TYPE)
+
+
+def accepts(accept: str, wanted: str) -> bool:
+    """Whether an Accept header names a media type, and not with q=0; `*/*` names none."""
+    for offer in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in offer.split(";"))
+        if name == wanted and not any(_REFUSED.fullmatch(parameter) for parameter in parameters):
+            return True
+    return False
 
 
 def media_type(binary: bool) -> str:

@@ -9,6 +9,7 @@ import orjson
 import torch
 from fastapi import APIRouter, Request, Response
 
+from logitd.api.answers import accepts
 from logitd.api.attention_job import admit_work, attention_call, options_of
 from logitd.api.attention_schemas import ATTENTION_SCHEMA, CompareFields
 from logitd.api.compare_answer import compared, trial_line
@@ -55,7 +56,7 @@ async def compare(request: Request) -> Response:
 
             return {**await attending.run(run, stages), "seconds": stages.seconds}
 
-        if EVENTS in request.headers.get("accept", "").lower():
+        if accepts(request.headers.get("accept", ""), EVENTS):
             return event_stream(work, place.pop_all())
         result = await work(lambda event, data: None)
     return Response(orjson.dumps(result), media_type=wire_json.MEDIA_TYPE)

@@ -6,6 +6,7 @@ from attention.heads_of import call_of, heads_of
 from torch.testing import assert_close
 
 from logitd_kernels.attention.call import Options, Visible
+from logitd_kernels.attention.exact_rows import HeadRows
 from logitd_kernels.attention.hybrid import Parts, hybrid
 from logitd_kernels.attention.hybrid.far import Far
 from logitd_kernels.attention.hybrid.fit import Orders, coefficients_of, fitted
@@ -124,17 +125,12 @@ def test_a_fit_finds_the_coefficients_that_made_an_answer():
     exact = by_definition(head, wanted)[rows]
     far = Far(head)
     logits = head.q[rows] @ head.k.T
-    answered = _Rows(logits.logsumexp(1, keepdim=True), logits.softmax(1), exact)
+    answered = HeadRows(logits.logsumexp(1, keepdim=True), logits.softmax(1), None, exact)
     found = Orders.of(head, far, rows, answered)
     made, fit, plain = found.errors([wanted, fitted(found), PLAIN])
     assert made < 1e-9
     assert fit < 0.5 * plain
     assert coefficients_of(found, found) == fitted(found) != PLAIN
-
-
-class _Rows:
-    def __init__(self, total, weights, output):
-        self.total, self.weights, self.output = total, weights, output
 
 
 def test_a_fit_that_makes_other_rows_worse_is_dropped():

@@ -1,7 +1,6 @@
 """What hybrid attention costs: multiply-adds beside exact attention's, and bytes beside a cache of keys and values."""
 
 from logitd_kernels.attention.call import Call
-from logitd_kernels.attention.hybrid.far import TILE
 from logitd_kernels.attention.hybrid.head import BLOCK, Parts
 from logitd_kernels.attention.hybrid.heavy import OUTLYING_KEYS, OUTLYING_QUERIES
 from logitd_kernels.attention.moment.calibrate import sample_size
@@ -14,12 +13,13 @@ def cost_of(call: Call, rank: int, parts: Parts, calibrated: bool) -> float:
     exact = call.queries * call.keys * (d + call.v.shape[3])
     if not exact:
         return 0.0
-    near = min(parts.window(call.visible.causal).blocks * BLOCK, call.keys) + _chosen(call, parts)
+    window = parts.window(call.visible.causal)
+    near = min(window.blocks * BLOCK, call.keys) + _chosen(call, parts)
     size = (1 + d + pairs) * columns
-    key = d * (rank + 1) + pairs + size
-    query = near * (d + columns) + d * rank + pairs + size + rank * columns
-    block = size * (TILE + parts.window(call.visible.causal).blocks + 4) + rank * d * columns
-    work = call.keys * key + call.queries * query + call.queries // BLOCK * block + _exact_rows(call, rank, parts)
+    sides = 1 if window.causal else 2  # before and behind, each a running sum over blocks
+    key = d * (rank + 1) + pairs + size + sides * size // BLOCK
+    query = near * (d + columns) + 2 * d * rank + pairs + size + (sides - 1) * size // BLOCK
+    work = call.keys * key + call.queries * query + _exact_rows(call, rank, parts)
     if calibrated:
         work += (min(call.keys, sample_size(d)) + min(call.queries, sample_size(d))) * d * d
     return work / exact

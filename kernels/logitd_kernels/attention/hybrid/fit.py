@@ -35,8 +35,10 @@ class Orders:
         """
         blocks = (queries + head.offset) // BLOCK - head.first
         q = head.q[queries]
-        exact = rows.weights.masked_fill(_far(head, queries), 0) @ head.by_key(head.values)
         total = rows.total[:, 0] - q @ head.basis.key_centre  # of centred keys
+        if far.compiled:
+            return cls(*far.compiled.orders(q, blocks, total), rows.output)
+        exact = rows.weights.masked_fill(_far(head, queries), 0) @ head.by_key(head.values)
         expanded = expansion(head, q[:, None], far.of(blocks))
         scale = torch.exp(expanded.log_mass[:, 0] - total)[:, None]
         return cls(exact, scale * expanded.orders()[:, :, 0], rows.output)

@@ -96,6 +96,11 @@ class Head:
         """The block after the last of the buffers: of the last key, or of the last query's window."""
         return max(-(-len(self.k) // BLOCK), self.stop + self.window.after)
 
+    @property
+    def start(self) -> int:
+        """The place in the buffers of the block in which the window of the first block of queries begins."""
+        return self.first - self.window.before - self.low
+
     @cached_property
     def queries(self) -> torch.Tensor:
         """Queries by block, padded with zeros: [stop − first, 64, d]."""
@@ -141,7 +146,7 @@ class Head:
         Args:
             blocks: keys, values or what is hidden, by block.
         """
-        start = (self.first - self.window.before - self.low) * blocks.stride(0)
+        start = self.start * blocks.stride(0)
         shape = (self.stop - self.first, self.window.blocks * BLOCK, *blocks.shape[2:])
         return blocks.as_strided(shape, blocks.stride(), blocks.storage_offset() + start)
 

@@ -2,8 +2,9 @@
 
 import torch
 
-from logitd_kernels.attention.hybrid.far import TILE, Far, States
+from logitd_kernels.attention.hybrid.far import TILE, Far
 from logitd_kernels.attention.hybrid.head import BLOCK, Head
+from logitd_kernels.attention.hybrid.states import States
 from logitd_kernels.attention.moment.read import Coefficients, Expansion, quotient
 from logitd_kernels.attention.moment.state import size_of
 
@@ -22,14 +23,20 @@ def attend(head: Head, far: Far, coefficients: Coefficients) -> tuple[torch.Tens
     Returns:
         The output [R, dv] in scratch memory, and which queries have no positive normaliser, [R] bool: theirs is 0.
     """
-    blocks = far.blocks
-    output = head.scratch.take("output", blocks, BLOCK, head.v.shape[1])
-    bad = torch.empty(blocks, BLOCK, dtype=torch.bool)
-    for start in range(0, blocks, TILE):
-        tile = slice(start, min(start + TILE, blocks))
-        bad[tile] = _tile(head, tile, far.tile(start), coefficients, output[tile])
+    output, bad = far.compiled.attend(coefficients) if far.compiled else _attend(head, far, coefficients)
     start = head.offset - head.first * BLOCK
     return output.flatten(0, 1)[start : start + len(head.q)], bad.flatten()[start : start + len(head.q)]
+
+
+def _attend(head: Head, far: Far, coefficients: Coefficients) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attend with every block of queries: [T, 64, dv] and bad ones, [T, 64] bool."""
+    output = head.scratch.take("output", far.blocks, BLOCK, head.v.shape[1])
+    bad = torch.empty(far.blocks, BLOCK, dtype=torch.bool)
+    for start in range(0, far.blocks, TILE):
+        tile = slice(start, min(start + TILE, far.blocks))
+        states = far.of(torch.arange(tile.start, tile.stop))
+        bad[tile] = _tile(head, tile, states, coefficients, output[tile])
+    return output, bad
 
 
 def _tile(head: Head, blocks: slice, far: States, coefficients: Coefficients, out: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from logitd_kernels.attention.call import Approximate, Call, Options
 from logitd_kernels.attention.moment.calibrate import Basis, basis_of, check_rank, sample_size
 from logitd_kernels.attention.moment.chunk import attend_chunk
 from logitd_kernels.attention.moment.read import quotient
-from logitd_kernels.attention.moment.state import TILE, MomentState
+from logitd_kernels.attention.moment.state import MomentState
 from logitd_kernels.attention.sequences import Sequence, check_structured, dtype_of, sequences
 from logitd_kernels.errors import ParameterError
 
@@ -48,21 +48,11 @@ def moment(call: Call, options: Options, basis: Basis | None = None) -> Approxim
             refused[row] = _causal(state, sequence, call.scaling, options.chunk, out)
         else:
             state.append(sequence.k, sequence.v)
-            refused[row] = _read(state, sequence.q, call.scaling, out)
+            refused[row] = state.answer(sequence.q, call.scaling, out).sum(1)
     rank = min(bases.rank, bases.dim)
     numbers = (1 + call.q.shape[3] + rank * (rank + 1) // 2) * (call.v.shape[3] + 1)
     cost = _cost(call, rank, options.chunk, calibrated=basis is None)
     return Approximate(output.to(call.q.dtype), refused, numbers * dtype_of(call).itemsize, cost)
-
-
-def _read(state: MomentState, q: torch.Tensor, scale: float, out: torch.Tensor) -> torch.Tensor:
-    """Read the state by many queries, a tile at a time, into out [H, R, dv]; return how many failed, [H]."""
-    failed = torch.zeros(len(q), dtype=torch.int64)
-    for start in range(0, q.shape[1], TILE):
-        tile = slice(start, start + TILE)
-        reading = state.read(q[:, tile] * scale)
-        failed += quotient(reading.numerator, reading.denominator, out[:, tile]).sum(1)
-    return failed
 
 
 def _causal(state: MomentState, sequence: Sequence, scale: float, chunk: int, out: torch.Tensor) -> torch.Tensor:
@@ -77,7 +67,7 @@ def _causal(state: MomentState, sequence: Sequence, scale: float, chunk: int, ou
             failed += quotient(*sums, out[:, first:last]).sum(1)
         state.append(k, v)
     after = max(0, keys - offset)
-    return failed + _read(state, q[:, after:], scale, out[:, after:])
+    return failed + state.answer(q[:, after:], scale, out[:, after:]).sum(1)
 
 
 def _cost(call: Call, rank: int, chunk: int, calibrated: bool) -> float:

@@ -78,7 +78,8 @@ def calibrate(call: Call, rank: int) -> Basis:
     check_magnitudes(call)
     first = CAUSAL_SAMPLE if call.visible.causal else None
     found = [
-        fit_basis(sequence.q[:, :first] * call.scaling, sequence.k[:, :first], rank) for sequence in sequences(call)
+        fit_basis(_sampled(sequence.q[:, :first]) * call.scaling, sequence.k[:, :first], rank)
+        for sequence in sequences(call)
     ]
     if not found:
         nothing = torch.zeros(call.heads, 0, call.q.shape[3], dtype=dtype_of(call))
@@ -185,11 +186,16 @@ def _middles(rows: int, count: int) -> torch.Tensor:
     return (2 * torch.arange(count) + 1) * rows // (2 * max(count, 1))
 
 
+def _sampled(x: torch.Tensor) -> torch.Tensor:
+    """Return the rows that a basis is fitted to: [N, R, d] -> [N, ≤ `sample_size`, d], as they are if that few."""
+    count = min(x.shape[1], sample_size(x.shape[2]))
+    return x if count == x.shape[1] else x[:, _middles(x.shape[1], count)]
+
+
 def _moments(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return mean [N, d] and ridged covariance [N, d, d] of a sample of rows, float64."""
-    heads, rows, dim = x.shape
-    count = min(rows, sample_size(dim))
-    taken = x[:, _middles(rows, count)].double()
+    taken = _sampled(x).double()
+    heads, count, dim = taken.shape
     centre = taken.mean(1) if count else x.new_zeros(heads, dim, dtype=torch.float64)
     taken = taken - centre[:, None]
     covariance = taken.mT @ taken / max(count, 1)

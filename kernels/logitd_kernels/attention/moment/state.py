@@ -2,8 +2,9 @@
 
 import torch
 
+from logitd_kernels.attention.moment import compiled
 from logitd_kernels.attention.moment.calibrate import Basis
-from logitd_kernels.attention.moment.read import Expansion, Reading, pairs
+from logitd_kernels.attention.moment.read import Expansion, Reading, pairs, quotient
 from logitd_kernels.errors import ShapeError
 
 TILE = 512  # keys whose products are formed at once: these stay in cache
@@ -49,9 +50,11 @@ class MomentState:
             raise ShapeError("k", f"expected [{heads}, T, {self.basis.dim}], got {list(k.shape)}")
         if v.shape != (heads, k.shape[1], columns - 1):
             raise ShapeError("v", f"expected {[heads, k.shape[1], columns - 1]}, got {list(v.shape)}")
+        self.tokens += k.shape[1]
+        if compiled.serves(self.sums.dtype):
+            return compiled.append(k, v, self.basis, self.sums, self.log_scale)
         for start in range(0, k.shape[1], TILE):
             self._append(k[:, start : start + TILE].to(self.sums), v[:, start : start + TILE].to(self.sums))
-        self.tokens += k.shape[1]
 
     def _append(self, k: torch.Tensor, v: torch.Tensor) -> None:
         keys = k - self.basis.key_centre[:, None]
@@ -75,6 +78,26 @@ class MomentState:
             raise ShapeError("q", f"expected [{self.sums.shape[0]}, n, {self.basis.dim}], got {list(q.shape)}")
         x = q.to(self.sums) - self.basis.query_centre[:, None]
         return Expansion(self.sums, self.log_scale, self.basis.key_map, x, self.basis.query_map @ x.mT).reading()
+
+    @torch.no_grad()
+    def answer(self, q: torch.Tensor, scale: float, out: torch.Tensor) -> torch.Tensor:
+        """Attend to every key so far.
+
+        Args:
+            q: [N, n, d], not scaled.
+            scale: of the call.
+            out: [N, n, dv], filled in; every head contiguous.
+        Returns:
+            Which queries have no positive normaliser, [N, n] bool: their answer is 0.
+        """
+        if compiled.serves(self.sums.dtype):
+            return compiled.read(q, scale, self.basis, self.sums, self.log_scale, out)
+        bad = torch.empty(out.shape[:2], dtype=torch.bool)
+        for start in range(0, q.shape[1], TILE):
+            tile = slice(start, start + TILE)
+            reading = self.read(q[:, tile] * scale)
+            bad[:, tile] = quotient(reading.numerator, reading.denominator, out[:, tile])
+        return bad
 
     def export(self) -> dict[str, torch.Tensor]:
         """Return the state as tensors, those of its basis under `basis.`; `restore` continues on the same bits."""

@@ -7,7 +7,7 @@ import torch
 from logitd_kernels.attention.moment.calibrate import check_rank
 from logitd_kernels.attention.moment.chunk import attend_chunk
 from logitd_kernels.attention.moment.read import quotient
-from logitd_kernels.attention.moment.state import TILE, MomentState
+from logitd_kernels.attention.moment.state import MomentState
 from logitd_kernels.attention.streams.early import COUNT, EarlyQueries, early_bytes, second_order_bytes
 from logitd_kernels.attention.streams.exact import ExactStream, token_bytes
 from logitd_kernels.attention.streams.given import Given
@@ -65,10 +65,7 @@ class MomentStream:
         if self._state is None:
             return self._cache.read(q)
         output = torch.empty(*q.shape[:2], self.setting.value_dim)
-        for start in range(0, q.shape[1], TILE):
-            tile = slice(start, start + TILE)
-            reading = self._state.read(q[:, tile].float() * self.setting.scaling)
-            output[:, tile] = _divided(reading.numerator, reading.denominator)
+        self._state.answer(q.float(), self.setting.scaling, output)
         return output
 
     def export(self) -> Flat:
