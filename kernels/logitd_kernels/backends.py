@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from logitd_kernels.errors import BackendUnavailable
 from logitd_kernels.hot import Hot
+from logitd_kernels.hot_heads import Heads
 from logitd_kernels.select import cpu, triton
 from logitd_kernels.select.ordered import OrderedRow
 from logitd_kernels.select.reference import ReferenceRow
@@ -31,6 +32,7 @@ class Backend:
         name: as in the `backend` setting and in every answer.
         row: builds an `OrderedRow` from processed logits [V] and a temperature > 0.
         hot: runs the hot chain on a whole batch, where the backend has one.
+        heads: runs it on a whole batch of heads.
         softmax: computes whole distributions of a batch, where the backend can (`select/cpu.py`).
         reason: why it was picked.
     """
@@ -38,6 +40,7 @@ class Backend:
     name: str
     row: Callable[[torch.Tensor, float], OrderedRow]
     hot: Hot | None
+    heads: Heads | None
     softmax: Softmax | None
     reason: str
 
@@ -88,4 +91,6 @@ def pick(name: str) -> Backend:
 
 
 def _backend(name: str, reason: str) -> Backend:
-    return Backend(name, _ROWS[name], _HOT.get(name), cpu.softmax if name == "cpu" else None, reason)
+    compiled = name in _HOT and cpu.why_not() is None  # heads are short: triton's stay in this machine's memory
+    heads = cpu.sample_heads if compiled else None
+    return Backend(name, _ROWS[name], _HOT.get(name), heads, cpu.softmax if name == "cpu" else None, reason)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from logitd_kernels.errors import BadRow, DtypeError, HeadError, ParameterError, ShapeError, told
 from logitd_kernels.head import Floats, Ids
+from logitd_kernels.native import module as _native
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INDEX_DTYPES = (torch.int32, torch.int64)
@@ -30,6 +31,7 @@ class DenseRows:
 
     def __post_init__(self) -> None:
         _check_floats("logits", self.logits, "[rows, vocab]")
+        _without_gradient(self, "logits")
         if self.logits.shape[1] == 0 < len(self):
             raise ShapeError("logits", f"expected at least one logit a row, got shape {list(self.logits.shape)}")
         _check_mask(self.mask, len(self), self.vocab_size)
@@ -48,7 +50,7 @@ class DenseRows:
         Raises:
             BadRow: the row holds NaN or +inf (`non_finite`), or only −inf (`all_masked`).
         """
-        row = self.logits[index].detach()
+        row = self.logits[index]
         _check_finite(row)
         return row.to(torch.float64 if row.dtype == torch.float64 else torch.float32, copy=True).contiguous()
 
@@ -76,10 +78,11 @@ class HeadRows:
     temperatures: tuple[float, ...] = (1.0,)
     finite_count: torch.Tensor | None = None
     mask: torch.Tensor | None = None
-    _log_z: torch.Tensor = field(init=False, repr=False)
+    log_z_of_each: torch.Tensor = field(init=False, repr=False)  # [B, K]
 
     def __post_init__(self) -> None:
         _check_floats("head_logits", self.logits, "[rows, head]")
+        _without_gradient(self, "logits", "log_z")
         _check_index("head_ids", self.ids, list(self.logits.shape), "as head_logits")
         if self.logits.shape[1] == 0 < len(self):
             raise ShapeError("head_logits", "expected at least one logit a row, got none")
@@ -88,10 +91,10 @@ class HeadRows:
                 "vocab_size", f"must be at least the head's {self.logits.shape[1]}, got {self.vocab_size}"
             )
         _check_mask(self.mask, len(self), self.vocab_size)
-        object.__setattr__(self, "_log_z", self._checked_log_z())
+        object.__setattr__(self, "log_z_of_each", self._checked_log_z())
         if self.finite_count is not None:
             _check_index("head_finite_count", self.finite_count, [len(self)], "[rows]")
-        for row in range(len(self)):
+        for row in range(self._first_suspect(), len(self)):
             self._check_order(row)
 
     def __len__(self) -> int:
@@ -103,7 +106,7 @@ class HeadRows:
         Raises:
             BadRow: the head holds NaN or +inf (`non_finite`), or only −inf (`all_masked`).
         """
-        logits = self.logits[index].detach()
+        logits = self.logits[index]
         _check_finite(logits, self.ids[index])
         sent = logits.double().numpy()
         finite = sent > -np.inf
@@ -116,8 +119,8 @@ class HeadRows:
         return HeadOfRow(
             ids=self.ids[index].long().numpy()[finite],
             logits=sent[finite],
-            log_z=self._log_z[index].double().numpy(),
-            log_z_is_float32=self._log_z.dtype != torch.float64,
+            log_z=self.log_z_of_each[index].double().numpy(),
+            log_z_is_float32=self.log_z_of_each.dtype != torch.float64,
             temperatures=self.temperatures,
             vocab_size=self.vocab_size,
             finite_count=known,
@@ -134,7 +137,16 @@ class HeadRows:
         expected = [[len(self), columns]] + ([[len(self)]] if columns == 1 else [])
         if list(self.log_z.shape) not in expected:
             raise ShapeError("log_z", f"expected shape {' or '.join(map(str, expected))}, got {list(self.log_z.shape)}")
-        return self.log_z.reshape(len(self), columns)
+        return self.log_z if self.log_z.ndim == 2 else self.log_z[:, None]
+
+    def _first_suspect(self) -> int:
+        """Return the first row that `_check_order` has to look at: where the compiled check found something, or all."""
+        if _native is None:
+            return 0
+        logits = self.logits if self.logits.element_size() > 2 else self.logits.float()
+        rows, size = logits.shape
+        vocab_size = min(self.vocab_size, 1 << 62)
+        return int(_native.first_suspect(rows, size, vocab_size, numbers_at(logits), numbers_at(self.ids)))
 
     def _check_order(self, row: int) -> None:
         ids, logits = self.ids[row].long().numpy(), self.logits[row].double().numpy()
@@ -243,6 +255,12 @@ class Edits:
         return added if self.allowed is None else np.where(self.allowed[ids], added, -np.inf)
 
 
+def numbers_at(matrix: torch.Tensor) -> tuple[int, int, int, int]:
+    """Return where compiled kernels find a matrix: address, bytes of a number, and both strides in numbers."""
+    row_stride, stride = matrix.stride()
+    return matrix.data_ptr(), matrix.element_size(), row_stride, stride
+
+
 def unpack_mask(words: torch.Tensor, vocab_size: int) -> NDArray[np.bool_]:
     """Return the [V] booleans of one row of a packed bitmask, [⌈V/32⌉] int32, least significant bit first."""
     packed = np.ascontiguousarray(words.numpy()).astype("<i4", copy=False).view(np.uint8)
@@ -262,6 +280,14 @@ def _check_finite(row: torch.Tensor, ids: torch.Tensor | None = None) -> None:
     place = int(np.flatnonzero(~(values < np.inf))[0])
     kind = "nan" if np.isnan(values).any() else "posinf"
     raise BadRow.non_finite(place if ids is None else int(ids[place]), float(values[place]), kind)
+
+
+def _without_gradient(rows: object, *names: str) -> None:
+    """Let go of the graphs that tensors hang on: nothing here is differentiated."""
+    for name in names:
+        tensor: torch.Tensor = getattr(rows, name)
+        if tensor.requires_grad:
+            object.__setattr__(rows, name, tensor.detach())
 
 
 def _check_floats(name: str, tensor: torch.Tensor, axes: str) -> None:

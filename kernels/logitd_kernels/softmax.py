@@ -61,7 +61,7 @@ def softmax(
     compiled = (backend or pick("auto")).softmax
     if compiled is None:
         return _portable(rows, temperatures, kind, values)
-    status, place, log_z, entropy = compiled(rows.logits.detach(), temperatures, kind == "log_softmax", values)
+    status, place, log_z, entropy = compiled(rows.logits, temperatures, kind == "log_softmax", values)
     faults = [fault_of(rows, index, int(status[index]), int(place[index])) for index in np.flatnonzero(status).tolist()]
     for fault in faults:
         log_z[fault.row] = entropy[fault.row] = torch.nan

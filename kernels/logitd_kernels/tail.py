@@ -88,7 +88,7 @@ class Tail:
 
     def _remainder(self, log_z: float, margin: float, deltas: np.ndarray, row: int) -> Interval:
         """log(e^log_z − Σ_head e^d), with its rounding and against what `count` tokens can hold."""
-        whole, head = math.exp(min(log_z, 700.0)), float(np.exp(deltas).sum())
+        whole, head = math.exp(min(log_z, 700.0)), float(np.cumsum(np.exp(deltas))[-1])
         slack = math.expm1(min(margin, 700.0)) * (whole + head)
         log_capacity = math.log(self.count) + float(deltas[-1]) if self.count else _NOTHING
         rest = whole - head

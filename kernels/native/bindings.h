@@ -8,5 +8,6 @@
 namespace logitd {
 
 void bind_attention(nanobind::module_& module, const Attention* (*active)());
+void bind_heads(nanobind::module_& module);
 
 }  // namespace logitd

@@ -5,10 +5,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "bindings.h"
+#include "items.h"
 #include "philox.h"
 #include "pool.h"
 #include "row.h"
@@ -61,27 +61,6 @@ struct Request {
     uint64_t seed;
     uint32_t stream, step;
     bool ties_all;
-};
-
-// The memory of a contiguous array of T, held while this lives. The buffer protocol costs a tenth of an ndarray argument.
-template <typename T>
-class Items {
-public:
-    explicit Items(nb::handle array) {
-        const int flags = std::is_const_v<T> ? PyBUF_SIMPLE : PyBUF_WRITABLE;
-        if (array.is_none()) return;
-        if (PyObject_GetBuffer(array.ptr(), &view_, flags) != 0) nb::raise_python_error();
-    }
-    Items(const Items&) = delete;
-    Items& operator=(const Items&) = delete;
-    ~Items() {
-        if (view_.obj) PyBuffer_Release(&view_);
-    }
-    T* data() const { return static_cast<T*>(view_.buf); }
-    int64_t size() const { return int64_t(view_.len) / int64_t(sizeof(T)); }
-
-private:
-    Py_buffer view_{};
 };
 
 // The batch as `logitd_kernels.hot.HotBatch` has it; `logits` is an address that the caller keeps alive.
@@ -158,6 +137,7 @@ NB_MODULE(_native, module) {
     module.def("softmax", &softmax);
     module.def("floor_pass", &floor_pass);
     bind_attention(module, [] { return active->attention; });
+    bind_heads(module);
     module.def("scratch_bytes", [] { return own_scratch().held(); });
     module.def("isa", [] { return std::string(active->isa); });
     module.def("isas", &isas);

@@ -17,8 +17,9 @@ for isa in "${isas[@]}"; do
     "${CXX:-c++}" "${flags[@]}" ${extra[@]+"${extra[@]}"} -DLOGITD_ISA="$isa" -c kernel.cpp -o "$build/$isa.o"
     "${CXX:-c++}" "${flags[@]}" ${extra[@]+"${extra[@]}"} -DLOGITD_ISA="$isa" -c attention.cpp -o "$build/attention_$isa.o"
 done
-for fuzz in fuzz fuzz_attention; do
+for fuzz in fuzz fuzz_attention fuzz_heads; do
     "${CXX:-c++}" "${flags[@]}" "$fuzz.cpp" pool.cpp "$build"/*.o -pthread -o "$build/$fuzz"
 done
 "$build/fuzz" "${1:-3000}" "${2:-1}"
 "$build/fuzz_attention" "$((${1:-3000} / 10))" "${2:-1}"
+"$build/fuzz_heads" "$((${1:-3000} * 10))" "${2:-1}"

@@ -1,12 +1,12 @@
 """Attention requests: admitted by number, computed on threads of their own, so that sampling never waits behind one."""
 
+import asyncio
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from logitd.engine import Stages, run_on
 from logitd.errors import Unavailable
 from logitd.metrics import Metrics
 from logitd.settings import Settings
@@ -29,6 +29,8 @@ class Attending:
         self._metrics = metrics
         self._pool = ThreadPoolExecutor(settings.attention_threads, thread_name_prefix="logitd-attention")
         self._inside = 0
+        self._counting = threading.Lock()
+        metrics.attention(lambda: self._inside)
 
     def start(self) -> None:
         """Measure up to how many keys exact attention is the faster one, unless that is set."""
@@ -39,24 +41,25 @@ class Attending:
         """Finish what runs and end the pool."""
         self._pool.shutdown(wait=True)
 
-    @contextmanager
-    def admitted(self) -> Iterator[None]:
-        """Count a request in before its body is read. Call it on the event loop.
+    def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run something on the pool; cancelled before its turn it is never run.
+
+        Its place is taken until then, or until it ends: what was begun goes on although nobody waits for it.
 
         Raises:
             Unavailable: as many as `attention_queue` are in the house.
         """
-        if self._inside >= self._settings.attention_queue:
-            raise Unavailable(f"{self._inside} attention requests are waiting or running; try again")
-        self._inside += 1
-        try:
-            yield
-        finally:
-            self._inside -= 1
+        with self._counting:
+            if self._inside >= self._settings.attention_queue:
+                raise Unavailable(f"{self._inside} attention requests are waiting or running; try again")
+            self._inside += 1
+        running = self._pool.submit(work)
+        running.add_done_callback(self._leave)
+        return asyncio.wrap_future(running)
 
-    async def run(self, work: Callable[[Stages], T], stages: Stages) -> T:
-        """Run one request's work on the pool."""
-        return await run_on(self._pool, work, stages, self._metrics)
+    def _leave(self, _: "Future[T]") -> None:
+        with self._counting:
+            self._inside -= 1
 
     def attend(self, call: Call, wish: Wish) -> Answer:
         """Attend and count what became of each head."""

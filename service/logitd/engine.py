@@ -1,22 +1,30 @@
-"""The engine: runs requests on a pool of compute threads, off the event loop, and records what they were."""
+"""The engine: threads that take batches of work as soon as they are free, and tell the event loop what came out."""
 
 import asyncio
+import logging
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import torch
 
+from logitd.batching import Batch, Batcher, Item, Part
+from logitd.errors import Shed
 from logitd.metrics import STAGES, Metrics
 from logitd.settings import Settings
-from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, check, pick, sample, set_threads, softmax
-from logitd_kernels.sampling.transform import Values
-from logitd_kernels.softmax import SoftmaxRows
+from logitd.waiting import on_pool
+from logitd.work import SampleWork, Work, compute_together
+from logitd_kernels import DenseRows, RowFault, RowResult, check, pick, sample, set_threads
+from logitd_kernels.errors import KernelError
 from logitd_kernels.stopwatch import Stopwatch
 
+_log = logging.getLogger("logitd.engine")
+
 T = TypeVar("T")
+Outcome = Sequence[Any] | Exception
 
 
 class Stages(Stopwatch):
@@ -27,77 +35,255 @@ class Stages(Stopwatch):
         self.seconds["read"] = read_seconds
 
 
-async def run_on(pool: Executor, work: Callable[[Stages], T], stages: Stages, metrics: Metrics) -> T:
-    """Run one request's work on a pool and record its stages; time spent waiting for a thread is its `queue` stage."""
-    submitted = time.perf_counter()
+class Ticket:
+    """Work that was handed in.
 
-    def timed() -> T:
-        stages.seconds["queue"] = time.perf_counter() - submitted
-        return work(stages)
+    Attributes:
+        future: its answers, one a row.
+        began: when its first row was taken up, on time.perf_counter; None before.
+        ended: when the last part that is known of was done.
+    """
 
-    try:
-        return await asyncio.get_running_loop().run_in_executor(pool, timed)
-    finally:
-        metrics.stages(stages.seconds)
+    def __init__(self, work: Work, future: "asyncio.Future[list[Any]]") -> None:
+        self.work, self.future = work, future
+        self.began: float | None = None
+        self.ended = 0.0
+        self.submitted = time.perf_counter()
+        self._answers: list[Any] = [None] * work.rows
+        self._missing = work.rows
+
+    def settle(self, start: int, outcome: "Outcome", began: float, ended: float) -> None:
+        """Take in what came of some rows, computed from `began` to `ended`. One error is the error of all rows."""
+        self.began, self.ended = self.began or began, ended
+        if self.future.done():
+            return
+        if isinstance(outcome, Exception):
+            self.future.set_exception(outcome)
+            return
+        self._answers[start : start + len(outcome)] = outcome
+        self._missing -= len(outcome)
+        if not self._missing:
+            self.future.set_result(self._answers)
 
 
 class Engine:
-    """Computes requests; knows neither HTTP nor wire formats.
+    """Computes work; knows neither HTTP nor wire formats.
+
+    A batch in which something fails is halved until the guilty work is alone: nobody else's answer is lost.
 
     Args:
-        settings: backend and number of compute threads.
-        metrics: where rows, tokens, entropies and stages are recorded.
+        settings: backend, number of compute threads, budgets of a batch and of the queue.
+        metrics: where rows, tokens, entropies and batches are recorded.
+        retry_after_seconds: when there should be room, for who is turned away.
     Raises:
         BackendUnavailable: an explicitly named backend cannot run here.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: Settings, metrics: Metrics, retry_after_seconds: Callable[[], int] = lambda: 1
+    ) -> None:
         self.backend = pick(settings.backend)
-        self._metrics = metrics
-        self._threads = settings.compute_threads
-        self._pool = ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="logitd-compute")
         self.ready = False
+        self.on_failure: Callable[[str], None] = lambda reason: None
+        self._settings, self._metrics, self._retry_after_seconds = settings, metrics, retry_after_seconds
+        self._batcher: Batcher[Ticket] = Batcher(settings.batch_rows, settings.batch_bytes)
+        self._change = threading.Condition()
+        self._stopping = False
+        self._workers: list[threading.Thread] = []
+        self._aside = ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="logitd-aside")
+        self._running: dict[int, float] = {}  # since when each busy thread is at its batch, monotonic
+        queue = self._batcher
+        metrics.queue(lambda: len(queue), lambda: queue.rows, lambda: queue.bytes, self._waiting)
 
     def start(self) -> None:
-        """Warm up, then report ready. Parallelism is over rows and requests, so torch itself gets one thread."""
+        """Warm up, then report ready. Parallelism is over rows and batches, so torch itself gets one thread."""
         torch.set_num_threads(1)
-        set_threads(self._threads)
-        sample(DenseRows(torch.arange(8.0).reshape(1, 8)), check({"seed": 0, "top_p": 0.5}), backend=self.backend)
+        set_threads(self._settings.compute_threads)
+        self.self_test()
+        self._stopping = False
+        for number in range(self._settings.compute_threads):
+            worker = threading.Thread(target=self._serve, name=f"logitd-compute-{number}", daemon=True)
+            worker.start()
+            self._workers.append(worker)
         self.ready = True
 
     def stop(self) -> None:
-        """Finish what runs and end the pool."""
+        """Finish what is queued and end the threads."""
         self.ready = False
-        self._pool.shutdown(wait=True)
+        with self._change:
+            self._stopping = True
+            self._change.notify_all()
+        for worker in self._workers:
+            worker.join()
+        self._workers.clear()
+        self._aside.shutdown(wait=True)
 
-    async def run(self, work: Callable[[Stages], T], stages: Stages) -> T:
-        """Run one request's work on the pool; time spent waiting for a thread is its `queue` stage."""
-        return await run_on(self._pool, work, stages, self._metrics)
+    def self_test(self) -> None:
+        """Sample a row of which the answer is known.
 
-    def sample(
-        self,
-        rows: DenseRows | HeadRows,
-        values: Sequence[Values],
-        *,
-        logprobs: int = 0,
-        logprobs_mode: str = "raw",
-        trace: bool = False,
-    ) -> list[RowResult | RowFault]:
-        """Sample every row on this engine's backend and count what came of it."""
-        answers = sample(
-            rows, values, backend=self.backend, logprobs=logprobs, logprobs_mode=logprobs_mode, trace=trace
-        )
+        Raises:
+            RuntimeError: another came out.
+        """
+        answers = sample(DenseRows(torch.arange(8.0)[None]), check({"temperature": 0.0}), backend=self.backend)
+        if not (isinstance(answers[0], RowResult) and answers[0].tokens == [7]):
+            raise RuntimeError("the greedy token of 0 … 7 is not 7")
+
+    def submit(self, work: Work, deadline: float | None = None) -> Ticket:
+        """Queue some work. Call it on the event loop.
+
+        Args:
+            work: at least one row.
+            deadline: on time.monotonic; what was not begun by then is not computed.
+        Returns:
+            A ticket. Whoever does not want its answers any more cancels its future.
+        Raises:
+            Shed: the queue is full.
+        """
+        if self._batcher.rows + work.rows > self._settings.max_queue_rows and len(self._batcher):
+            raise Shed(f"{self._batcher.rows} rows are waiting to be computed", self._retry_after_seconds())
+        ticket = Ticket(work, asyncio.get_running_loop().create_future())
+        item = Item(ticket, work.key, work.rows, work.row_bytes, time.monotonic(), deadline)
+        ticket.future.add_done_callback(lambda _: self._drop(item))
+        if work.is_light and not self._running and not len(self._batcher):
+            self._compute_here(item)
+            return ticket
+        with self._change:
+            self._batcher.add(item)
+            self._change.notify()
+        return ticket
+
+    def aside(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run what would hold the event loop but is not for the queue; cancelled before its turn it is never run."""
+        return on_pool(self._aside, work)
+
+    def busy_seconds(self) -> float:
+        """Return for how long the longest running batch has been computed; 0 where none is."""
+        begun = list(self._running.values())
+        return time.monotonic() - min(begun) if begun else 0.0
+
+    def _compute_here(self, item: Item[Ticket]) -> None:
+        """Compute light work on the event loop: handing it to another thread and back takes longer than the work."""
+        ticket, began = item.work, time.perf_counter()
+        part = Part(item, 0, item.rows)
+        item.handed = item.rows
+        outcomes = self._batch([part])
+        ticket.settle(part.start, outcomes[0], began, time.perf_counter())
+
+    def _waiting(self) -> float:
+        with self._change:
+            oldest = self._batcher.oldest()
+        return 0.0 if oldest is None else time.monotonic() - oldest
+
+    def _drop(self, item: Item[Ticket]) -> None:
+        """Take out what is left of work whose answer nobody waits for any more."""
+        if item.left:
+            with self._change:
+                self._batcher.remove(item)
+
+    def _serve(self) -> None:
+        """Compute batches until the engine stops. Nothing that a batch does ends the thread."""
+        while (batch := self._next()) is not None:
+            me = threading.get_ident()
+            self._running[me] = time.monotonic()
+            try:
+                self._run(batch)
+            except BaseException as error:  # not even SystemExit out of a kernel
+                _log.critical("a batch was lost", exc_info=error)
+                self._tell(batch, [RuntimeError("the batch was lost")] * len(batch.parts), time.perf_counter())
+            finally:
+                del self._running[me]
+
+    def _next(self) -> Batch[Ticket] | None:
+        """Wait for work; None when the engine stops and nothing is left."""
+        with self._change:
+            while True:
+                batch = self._batcher.take(time.monotonic())
+                if batch.parts or batch.expired:
+                    return batch
+                if self._stopping:
+                    return None
+                self._change.wait()
+
+    def _run(self, batch: Batch[Ticket]) -> None:
+        # A future may be done whose callback has not run yet.
+        batch = Batch([part for part in batch.parts if not part.item.work.future.done()])
+        if not batch.parts:
+            return
+        began = time.perf_counter()
+        self._tell(batch, self._batch(batch.parts), began)
+
+    def _batch(self, parts: list[Part[Ticket]]) -> list[Outcome]:
+        """Compute parts, record what they were, and see to errors that are nobody's fault."""
+        self._metrics.batch(sum(part.stop - part.start for part in parts), len(parts))
+        outcomes = self._outcomes([part.item.work.work.part(part.start, part.stop) for part in parts])
+        self._count(outcomes)
+        if any(isinstance(outcome, Exception) and not isinstance(outcome, KernelError) for outcome in outcomes):
+            self._suspect()
+        return outcomes
+
+    def _outcomes(self, works: list[Work]) -> list[Outcome]:
+        """Compute works: small ones together, the others one by one."""
+        small = [work for work in works if isinstance(work, SampleWork) and work.is_small]
+        if len(small) < 2:
+            return [self._outcome(work) for work in works]
+        together = dict(zip(map(id, small), self._together(small), strict=True))
+        return [together[id(work)] if id(work) in together else self._outcome(work) for work in works]
+
+    def _together(self, works: list[SampleWork]) -> list[Outcome]:
+        """Compute works as one batch; where that fails, halve it."""
+        if len(works) == 1:
+            return [self._outcome(works[0])]
+        try:
+            return list(compute_together(works, self.backend))
+        except Exception:
+            half = len(works) // 2
+            return self._together(works[:half]) + self._together(works[half:])
+
+    def _outcome(self, work: Work) -> Outcome:
+        try:
+            return work.compute(self.backend)
+        except Exception as error:
+            if not isinstance(error, KernelError):
+                _log.error("a computation failed", exc_info=error)
+            return error
+
+    def _tell(self, batch: Batch[Ticket], outcomes: Sequence[Outcome], began: float) -> None:
+        """Deliver on the loop of whoever asked; a loop that has ended wants nothing any more."""
+        ended = time.perf_counter()
+
+        def deliver() -> None:
+            for part, outcome in zip(batch.parts, outcomes, strict=True):
+                part.item.work.settle(part.start, outcome, began, ended)
+
+        loops = {part.item.work.future.get_loop() for part in batch.parts}
+        for loop in loops:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(deliver)
+
+    def _count(self, outcomes: Iterable[Outcome]) -> None:
+        """Record rows, tokens and entropies of a batch."""
+        answers = [
+            answer
+            for outcome in outcomes
+            if not isinstance(outcome, Exception)
+            for one in outcome
+            for answer in (one if isinstance(one, list) else [one])
+        ]
         drawn = [answer for answer in answers if isinstance(answer, RowResult)]
-        kinds = Counter(answer.kind if isinstance(answer, RowFault) else "ok" for answer in answers)
-        self._metrics.sampled(
-            self.backend.name,
-            sum(len(answer.tokens) for answer in drawn),
-            kinds,
-            [answer.entropy for answer in drawn],
-            [answer.entropy_kept for answer in drawn],
-        )
-        return answers
+        kinds = Counter(answer.kind for answer in answers if isinstance(answer, RowFault))
+        if drawn or kinds:
+            self._metrics.sampled(
+                self.backend.name,
+                sum(len(answer.tokens) for answer in drawn),
+                kinds | Counter(ok=len(drawn)),
+                [answer.entropy for answer in drawn],
+                [answer.entropy_kept for answer in drawn],
+            )
 
-    def softmax(self, rows: DenseRows, temperatures: list[float], kind: str) -> SoftmaxRows:
-        """Compute the distributions of every row."""
-        return softmax(rows, temperatures, kind, self.backend)
+    def _suspect(self) -> None:
+        """After an error that is nobody's fault, see whether the engine still computes at all."""
+        try:
+            self.self_test()
+        except Exception as error:
+            _log.critical("the engine fails its self-test", exc_info=error)
+            self.on_failure(f"the engine fails its self-test: {error}")

@@ -1,25 +1,36 @@
-"""`logitd serve`: flags from the settings, one socket, one uvicorn process."""
+"""`logitd serve`: flags from the settings, a socket or two, one uvicorn process and its admin thread."""
 
 import argparse
+import asyncio
 import logging
-import os
 import signal
-import socket
 import sys
+from contextlib import ExitStack
+from functools import partial
+from typing import Literal, cast
 
 import uvicorn
 from pydantic import ValidationError
 
+from logitd.admin import Admin
+from logitd.api import problems
 from logitd.app import create_app
+from logitd.errors import CannotServe
+from logitd.http.limits import Limits
+from logitd.http.protocol import BodyProtocol
+from logitd.http.readers import SCRATCH_BYTES
 from logitd.log import configure
 from logitd.observe import Observed
+from logitd.serving.drain import DrainingServer
+from logitd.serving.listen import BACKLOG, Listener, listen, listen_unix
+from logitd.serving.tls import tls_files
 from logitd.settings import Settings
 from logitd.version import __version__
 from logitd_kernels.errors import BackendUnavailable
 
 _log = logging.getLogger("logitd.server")
 _KEEP_ALIVE_SECONDS = 75
-_BACKLOG = 2048
+_LAST_PORT = 65535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; 0 after a clean stop, 2 for bad settings, 1 if the port cannot be had."""
+    """Serve until SIGTERM or SIGINT.
+
+    Returns:
+        0 after a clean stop; 2 for bad settings; 1 if the port or the socket cannot be had.
+    Raises:
+        SystemExit: 3, the backend does not start.
+    """
     given = {
         name: value for name, value in vars(arguments).items() if name in Settings.model_fields and value is not None
     }
@@ -39,6 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
         settings = Settings(**given)
         configure(settings.log_level)
         app = create_app(settings)
+        config = _config(app, settings)
+        with ExitStack() as closing:
+            _serve(app, settings, config, closing)
     except ValidationError as error:
         for fault in error.errors():
             name = str(fault["loc"][0])
@@ -47,12 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
     except BackendUnavailable as error:
         _complain(str(error))
         return 2
-    try:
-        listener = _listen(settings.host, settings.port)
-    except OSError as error:
-        _complain(f"cannot listen on {settings.host}:{settings.port}: {os.strerror(error.errno or 0)}")
-        return 1
-    _serve(app, settings, listener)
+    except CannotServe as error:
+        _complain(str(error))
+        return error.status
     return 0
 
 
@@ -60,37 +77,68 @@ def _complain(line: str) -> None:
     sys.stderr.write(f"logitd: {line}\n")
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
+def http_protocol(settings: Settings) -> type[asyncio.Protocol] | Literal["httptools"]:
+    """Return what uvicorn is to speak HTTP with, on one event loop: our protocol, or its own."""
+    if settings.http_protocol == "stock" or sys.platform == "win32":  # whose loop asks for buffers ahead of time
+        return "httptools"
+    scratch = bytearray(SCRATCH_BYTES)
+    ours = partial(BodyProtocol, Limits.of(settings), lambda error: problems.encode(problems.document(error)), scratch)
+    return cast(type[asyncio.Protocol], ours)  # uvicorn only calls it
 
 
-def _serve(app: Observed, settings: Settings, listener: socket.socket) -> None:
-    config = uvicorn.Config(
+def _config(app: Observed, settings: Settings) -> uvicorn.Config:
+    certificate, key = tls_files(settings) or (None, None)
+    return uvicorn.Config(
         app,
-        http="httptools",
+        http=http_protocol(settings),
+        ws="none",
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=int(settings.shutdown_seconds) or 1,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
         server_header=False,
         access_log=False,
         log_config=None,
     )
-    host, port = listener.getsockname()[:2]
+
+
+def _serve(app: Observed, settings: Settings, config: uvicorn.Config, closing: ExitStack) -> None:
+    """Listen, tell where, and serve until a signal has come and the service is drained.
+
+    Raises:
+        CannotServe: somebody else has the port, or it is not for us.
+    """
+    main = _main_listener(settings)
+    closing.callback(main.close)
+    port = settings.admin_port
+    if port is None:
+        port = settings.port + 1 if 0 < settings.port < _LAST_PORT else 0
+    beside = listen(settings.admin_host, port)
+    closing.callback(beside.close)
+    _tell(app, settings, main, beside)
+    for stop in (signal.SIGTERM, signal.SIGINT):  # until the server has taken over: there is nothing to drain
+        signal.signal(stop, lambda *_: sys.exit(0))
+    admin = Admin(settings, app.lifecycle, app.metrics, beside)
+    admin.start()
+    closing.callback(admin.stop)
+    server = DrainingServer(config, app.lifecycle, settings.drain_seconds, settings.shutdown_seconds, main.close)
+    server.run(sockets=[main.socket])
+
+
+def _main_listener(settings: Settings) -> Listener:
+    if settings.uds is not None:
+        return listen_unix(settings.uds, int(settings.uds_mode, 8))
+    return listen(settings.host, settings.port)
+
+
+def _tell(app: Observed, settings: Settings, main: Listener, admin: Listener) -> None:
     backend = app.engine.backend
     _log.info(
         "listening",
         extra={
-            "url": f"http://{host}:{port}",
+            "url": main.url(tls=settings.tls_certificate is not None),
+            "admin_url": admin.url(tls=False),
             "version": __version__,
             "backend": backend.name,
             "reason": backend.reason,
@@ -98,7 +146,3 @@ def _serve(app: Observed, settings: Settings, listener: socket.socket) -> None:
             "compute_threads": settings.compute_threads,
         },
     )
-    # uvicorn drains on a signal, then raises it again for whoever ran it: end with 0, as a clean stop should.
-    for stop in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(stop, lambda *_: sys.exit(0))
-    uvicorn.Server(config).run(sockets=[listener])

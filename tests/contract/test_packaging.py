@@ -90,6 +90,6 @@ def test_every_pin_satisfies_its_range():
     )
     pins = {name.replace("_", "-"): version for name, version in pins.items()}
     for line in importlib.metadata.requires("logitd"):
-        name, floor = re.match(r"([A-Za-z0-9-]+)>=([0-9.]+)", line).groups()
+        name, floor = re.match(r"([A-Za-z0-9-]+)(?:\[[a-z,]+\])?>=([0-9.]+)", line).groups()
         pinned = tuple(int(part) for part in pins[name.lower()].split(".")[:2])
         assert pinned >= tuple(int(part) for part in floor.split(".")[:2]), line

@@ -111,7 +111,8 @@ def test_a_reader_that_leaves_ends_the_work(serve):
         body = packed(tensors(8000, heads=4, dim=32), {})  # seconds of work, were it not ended
         headers = {"content-type": SAFETENSORS, "accept": "text/event-stream"}
         with httpx.stream("POST", f"{url}{PATH}", content=body, headers=headers, timeout=60) as response:
-            assert next(response.iter_lines()) == "event: progress"
+            lines = response.iter_lines()
+            assert next(lines) == "event: progress"
             assert post(url, PATH, packed(tensors(2)), SAFETENSORS).status_code == 503
         deadline = time.monotonic() + 20
         while post(url, PATH, packed(tensors(2), {"methods": []}), SAFETENSORS).status_code == 503:

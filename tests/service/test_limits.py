@@ -174,3 +174,13 @@ def test_memory_stays_flat_under_bad_and_good_requests(service_url):
     for _ in range(30):
         round_of_requests()
     assert resident_bytes() - before < 40 << 20
+
+
+def test_temperatures_of_a_head_are_limited(service_url):
+    def head(count):
+        temperatures = [1 + place / 100 for place in range(count)]
+        form = {"ids": [[0, 1]], "logits": [[1, 0]], "log_z": [[2.0] * count], "log_z_temperatures": temperatures}
+        return post(service_url, "/v1/sample", {"head": {**form, "vocab_size": 2}, "params": {"seed": 1}})
+
+    assert head(65).json()["errors"] == [{"path": "head.log_z_temperatures", "message": "at most 64, got 65"}]
+    assert "at most" not in head(64).text

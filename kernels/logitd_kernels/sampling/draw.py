@@ -1,11 +1,14 @@
 """The draw: a quantile of the kept distribution, walked along the total order."""
 
 import math
+from collections.abc import Callable
 
+from logitd_kernels import native, philox
 from logitd_kernels.head import Prefix, Token
-from logitd_kernels.philox import uniform
 from logitd_kernels.sampling.transform import Values
 from logitd_kernels.select.ordered import OrderedRow
+
+uniform: Callable[[int, int, int, int], float] = philox.uniform if native.module is None else native.module.uniform
 
 
 def draw(row: OrderedRow, kept: Prefix, values: Values, seed: int) -> list[Token]:

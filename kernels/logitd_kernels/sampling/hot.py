@@ -29,7 +29,7 @@ def sample_hot(
     edited = [edits(index, values[index]) for index in indices]
     seeds = [one["seed"] if one["seed"] is not None else secrets.randbits(53) for one in own]
     batch = hot_batch(
-        rows.logits.detach(),
+        rows.logits,
         indices,
         own,
         seeds,

@@ -10,7 +10,7 @@ from logitd_kernels.rows import Edits, HeadOfRow
 from logitd_kernels.sampling.chain import Drawn, greedy, logprobs_of, point_logprobs, sample_row, temperature_of
 from logitd_kernels.sampling.result import RowLogprobs, RowResult, TopLogprob
 from logitd_kernels.sampling.transform import Values
-from logitd_kernels.select.partial import PartialRow, ProcessedHead
+from logitd_kernels.select.partial import KEPT_OPEN, TOKEN_OPEN, PartialRow, ProcessedHead
 from logitd_kernels.tail import Interval
 
 _OPEN = 1e-3  # a number the tail leaves open by more than this is not reported
@@ -58,9 +58,9 @@ def _agreed(processed: ProcessedHead, values: Values, seed: int) -> tuple[RowRes
         return _report(processed, drawn, drawn, Interval(0.0, 0.0), seed, exact=True), drawn
     low, high = (sample_row(row, values, seed) for row in _ends(processed, temperature))
     if [token.id for token in low.tokens] != [token.id for token in high.tokens]:
-        raise HeadTooShort("the drawn token depends on the tail")
+        raise HeadTooShort(TOKEN_OPEN)
     if low.kept.count != high.kept.count:
-        raise HeadTooShort("the kept set depends on the tail")
+        raise HeadTooShort(KEPT_OPEN)
     entropy = _entropy(processed, temperature, low.everything, high.everything)
     return _report(processed, low, high, entropy, seed, exact=True), low
 

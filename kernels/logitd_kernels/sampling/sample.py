@@ -8,6 +8,7 @@ from logitd_kernels.errors import BadRow, ParameterError
 from logitd_kernels.rows import DenseRows, Edits, HeadRows, Rows, unpack_mask
 from logitd_kernels.sampling.chain import edits_of, greedy, logprobs_of, point_logprobs, sample_row, temperature_of
 from logitd_kernels.sampling.hot import is_hot, sample_hot
+from logitd_kernels.sampling.hot_heads import sample_heads
 from logitd_kernels.sampling.partial import sample_partial
 from logitd_kernels.sampling.registry import check
 from logitd_kernels.sampling.result import RowFault, RowLogprobs, RowResult
@@ -33,7 +34,7 @@ def sample(
     Args:
         rows: `DenseRows` or `HeadRows`.
         params: checked values (`registry.check`), one mapping for all rows or one a row.
-        backend: where to compute; None picks one. Head forms need none.
+        backend: where to compute; None picks one.
         logprobs: how many top log-probabilities to report a row; 0 for none.
         logprobs_mode: `raw`, of the untouched row at T = 1, or `processed`, after edits and temperature.
         trace: report the distribution after each active transform (dense rows).
@@ -57,6 +58,8 @@ def sample(
     if backend.hot is not None and isinstance(rows, DenseRows) and not logprobs and not trace:
         hot = [index for index in range(len(rows)) if is_hot(values[index])]
         answers.update(sample_hot(backend.hot, rows, hot, values, one.edits) if hot else {})
+    if backend.heads is not None and isinstance(rows, HeadRows) and not logprobs:
+        answers.update(sample_heads(backend.heads, rows, values))
     return [answers[index] if index in answers else one.answer(index, values[index]) for index in range(len(rows))]
 
 

@@ -11,9 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from logitd_kernels.hot import ANSWER, REQUEST, Answers, HotBatch
+from logitd_kernels.hot_heads import HEAD_ANSWER, HEAD_REQUEST, HeadBatch
 from logitd_kernels.native import missing
 from logitd_kernels.native import module as _native
+from logitd_kernels.rows import numbers_at
 
+_AT_ONCE = 1 << 15  # exponentials of heads that are in the cache together
 _DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
 
 
@@ -70,6 +73,36 @@ def sample_hot(batch: HotBatch) -> Answers:
     return answers
 
 
+def sample_heads(batch: HeadBatch) -> Answers:
+    """Run the hot chain on every head of a batch; see `HeadBatch` and `HEAD_ANSWER`."""
+    rows, size = batch.logits.shape
+    logits = batch.logits if batch.logits.element_size() > 2 else batch.logits.float()
+    counts = None if batch.finite_count is None else numbers_at(batch.finite_count[:, None])
+    answers = np.empty(len(batch.requests), HEAD_ANSWER)
+    step = min(len(answers), max(1, _AT_ONCE // (batch.planes * size)))
+    deltas, masses = np.empty((2, step, batch.planes, size))
+    for begin in range(0, len(answers), step):
+        asked = batch.requests[begin : begin + step]
+        own_deltas, own_masses = deltas[: len(asked)], masses[: len(asked)]
+        _native.head_deltas(rows, size, numbers_at(logits), asked, batch.temperatures, own_deltas)
+        np.exp(own_deltas, out=own_masses)  # numpy's, as in the formulas: the answers have the same bits
+        _native.sample_heads(
+            rows,
+            size,
+            batch.vocab_size,
+            numbers_at(logits),
+            numbers_at(batch.ids),
+            numbers_at(batch.log_z),
+            counts,
+            batch.temperatures,
+            asked,
+            own_deltas,
+            own_masses,
+            answers[begin : begin + step],
+        )
+    return answers
+
+
 def softmax(
     logits: torch.Tensor, temperatures: list[float], logarithm: bool, values: torch.Tensor | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], torch.Tensor, torch.Tensor]:
@@ -104,4 +137,5 @@ def _where(logits: torch.Tensor) -> tuple[int, int, int, int, int, int]:
 
 if _native is not None:
     assert (_native.request_bytes, _native.answer_bytes) == (REQUEST.itemsize, ANSWER.itemsize)
+    assert (_native.head_request_bytes, _native.head_answer_bytes) == (HEAD_REQUEST.itemsize, HEAD_ANSWER.itemsize)
     configure()

@@ -4,6 +4,7 @@ The tail's mass is an interval; every answer of the sampling chain is monotone i
 the interval, and what agrees there holds for every tail in between (`sampling/sample.py`).
 """
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TypeVar
@@ -16,6 +17,27 @@ from logitd_kernels.rows import Edits, HeadOfRow
 from logitd_kernels.tail import Interval, Tail
 
 Answer = TypeVar("Answer", Prefix, Token)
+
+# What leaves a head's answer open.
+MASS_OPEN = "the mass asked for may end outside the head"
+DRAW_OPEN = "the draw may fall outside the head"
+TOKEN_OPEN = "the drawn token depends on the tail"
+KEPT_OPEN = "the kept set depends on the tail"
+
+
+def first_open(asked: int, certain: int) -> str:
+    """Say that more of the largest logits are kept than are certain."""
+    return f"top {asked} is asked and {certain} are certain"
+
+
+def head_open(asked: int, certain: int) -> str:
+    """Say that more logits have to be seen than are certain."""
+    return f"{asked} logits are needed and {certain} are certain"
+
+
+def floor_open(floor: float) -> str:
+    """Say that a cut at a floor may keep tokens that were not sent."""
+    return f"tokens outside the head may reach the floor of {floor:.6g}"
 
 
 class ProcessedHead:
@@ -152,27 +174,25 @@ class PartialRow:
     def head(self, count: int) -> Head:
         """Return the certain part of the head."""
         if count > len(self._head.ids) and not self._head.complete:
-            detail = f"{count} logits are needed and {len(self._head.ids)} are certain"
-            raise HeadTooShort(detail, self._processed.sufficient(count))
+            raise HeadTooShort(head_open(count, len(self._head.ids)), self._processed.sufficient(count))
         return self._head
 
     def first(self, count: int) -> Prefix:
         """Return the `count` largest logits."""
-        detail = f"top {count} is asked and {len(self._head.ids)} are certain"
+        detail = first_open(count, len(self._head.ids))
         return self._known(self._head.first(count), detail, self._processed.sufficient(count))
 
     def above(self, floor: float) -> Prefix:
         """Return every token with logit ≥ floor."""
-        return self._known(self._head.above(floor), f"tokens outside the head may reach the floor of {floor:.6g}")
+        return self._known(self._head.above(floor), floor_open(floor))
 
     def reaching(self, mass: float) -> Prefix:
         """Return the smallest prefix whose mass is at least `mass`."""
-        return self._known(self._head.reaching(mass), "the mass asked for may end outside the head")
+        return self._known(self._head.reaching(mass), MASS_OPEN)
 
     def tokens_at(self, masses: Sequence[float]) -> list[Token]:
         """Return, for each mass, the first token whose cumulative mass exceeds it."""
-        detail = "the draw may fall outside the head"
-        return [self._known(self._head.at(mass), detail) for mass in masses]
+        return [self._known(self._head.at(mass), DRAW_OPEN) for mass in masses]
 
     def logit_of(self, token: int) -> float:
         """Return the logit of a token id of the head."""
@@ -185,4 +205,4 @@ class PartialRow:
 
 
 def _exp(value: float) -> float:
-    return float(np.exp(min(value, 700.0)))
+    return math.exp(min(value, 700.0))

@@ -1,6 +1,5 @@
 """From what the kernels return to bytes: JSON rows for people, safetensors for programs."""
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -46,7 +45,7 @@ def sample_answer(job: SampleJob, answers: Sequence[Answer], backend: str, binar
     """Encode a sample answer; call the result with the stage seconds, which are known last."""
     rest = {"backend": backend, "effective": _effective(job)}
     if binary:
-        tensors = _sample_tensors(job, answers)
+        tensors = sample_tensors(job, answers)
         rows = [_rest_of_row(row, job, answer) for row, answer in enumerate(answers)]
         return _safetensors(tensors, {"rows": rows, **rest})
     return _json([_row(row, job, answer) for row, answer in enumerate(answers)], rest)
@@ -143,17 +142,15 @@ def _trace(answer: Answer) -> list[Json] | None:
     return [asdict(step) for step in answer.trace]
 
 
-def _sample_tensors(job: SampleJob, answers: Sequence[Answer]) -> Arrays:
+def sample_tensors(job: SampleJob, answers: Sequence[Answer]) -> Arrays:
+    """Return what every row reports as arrays, [B] or [B, n]; NaN and −1 where a row failed or a number is unknown."""
     ok = [answer if isinstance(answer, RowResult) else None for answer in answers]
-    floats = {
-        "logprob": [a and a.logprobs[0] for a in ok],
-        "entropy": [a and a.entropy for a in ok],
-        "entropy_kept": [a and a.entropy_kept for a in ok],
-        "kept_mass": [a and a.kept_mass for a in ok],
-    }
+    floats = [[a.logprobs[0], a.entropy, a.entropy_kept, a.kept_mass] if a else [None] * 4 for a in ok]
+    with np.errstate(over="ignore"):  # beyond float32 a log-probability is −inf
+        table = np.array(floats, np.float64).reshape(len(ok), 4).astype(np.float32)  # None becomes NaN
     tensors: Arrays = {
         "token": np.array([-1 if a is None else a.tokens[0] for a in ok], np.int64),
-        **{name: _padded([[item] for item in column], 1, np.nan, np.float32)[:, 0] for name, column in floats.items()},
+        **dict(zip(("logprob", "entropy", "entropy_kept", "kept_mass"), table.T, strict=True)),
         "kept": np.array([-1 if a is None or a.kept is None else a.kept for a in ok], np.int32),
         "seed": np.array([0 if a is None else a.seed for a in ok], np.uint64),
         "status": _status([isinstance(a, RowFault) or None for a in answers]),
@@ -209,7 +206,7 @@ def encode_safetensors(tensors: Mapping[str, Tensor], response: Json) -> Callabl
     """Return what encodes tensors, with the rest of a response as metadata, once the stage seconds are known."""
 
     def finish(seconds: Json) -> bytes:
-        text = json.dumps({**response, "seconds": seconds}, allow_nan=False)
+        text = orjson.dumps({**response, "seconds": seconds}).decode()
         return b"".join(safetensors.encode(tensors, {"response": text}))
 
     return finish

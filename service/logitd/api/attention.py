@@ -9,13 +9,13 @@ from logitd.api.answers import wants_safetensors
 from logitd.api.attention_answer import attention_answer
 from logitd.api.attention_job import AttentionJob, attention_job
 from logitd.api.attention_schemas import ATTENTION_SCHEMA, AttentionFields
-from logitd.api.handler import answer
+from logitd.api.exchange import admitted
 from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import json_body, request_body
 from logitd.attending import Attending
 from logitd.engine import Stages
-from logitd.errors import Invalid, Unavailable
+from logitd.errors import Invalid
 from logitd.settings import Settings
 from logitd.wire.known import ATTENTION
 from logitd.wire.message import Message
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1", tags=["attention"])
 _BODY = json_body(AttentionFields, ATTENTION_SCHEMA, ["q", "k", "v"])
 
 
-@router.post("/attention", responses=responses(Unavailable), openapi_extra=request_body(_BODY, ATTENTION))
+@router.post("/attention", responses=responses(), openapi_extra=request_body(_BODY, ATTENTION))
 async def attention(request: Request) -> Response:
     """Attend with the caller's q, k and v, exactly or linearly, and say how wrong each head is."""
     settings: Settings = request.app.state.settings
@@ -38,15 +38,20 @@ async def attention(request: Request) -> Response:
         with stages("decode"):
             job = attention_job(message, settings, attending.threshold, binary)
         with stages("compute"):
-            attended = named(message, lambda: _attended(attending, job))
+            attended = named(message, lambda: attend_to(attending, job))
         with stages("encode"):
             return attention_answer(job, attended, binary)
 
-    with attending.admitted():
-        return await answer(request, work, binary, ATTENTION, attending)
+    with admitted(request) as exchange:
+        return await exchange.answered(ATTENTION, work, binary)
 
 
-def _attended(attending: Attending, job: AttentionJob) -> Answer:
+def attend_to(attending: Attending, job: AttentionJob) -> Answer:
+    """Attend.
+
+    Raises:
+        Invalid: what the mode needs is not there.
+    """
     try:
         return attending.attend(job.call, job.wish)
     except BackendUnavailable as error:

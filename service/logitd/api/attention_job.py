@@ -44,7 +44,7 @@ def attention_job(message: Message, settings: Settings, threshold: int, binary: 
     Raises:
         Invalid: naming the field, by the path at which the caller wrote it.
     """
-    fields = check(AttentionFields, message.fields)
+    fields = check(AttentionFields, message.fields, message.path)
     call = attention_call(message, fields, settings)
     wish = _wish(fields, threshold)
     modes = {wish.method if mode in ("auto", "linear") else mode for mode in wish.heads or (wish.mode,)}

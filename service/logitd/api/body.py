@@ -2,48 +2,84 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 
 from fastapi import Request
 
-from logitd.errors import Malformed, PayloadTooLarge, SlowBody, UnsupportedMedia
+from logitd.errors import Malformed, PayloadTooLarge, SlowBody
+from logitd.http.inflating import inflated, is_compressed
+from logitd.http.receiving import RECEIVE_INTO
+from logitd.http.staging import StagingPool
 from logitd.settings import Settings
 
 _LENGTH = re.compile(r"[0-9]{1,19}")
 
 
-async def read_body(request: Request, settings: Settings) -> bytearray:
-    """Receive a request's body into one buffer.
+async def read_body(request: Request, settings: Settings) -> memoryview:
+    """Receive a request's body into one buffer, in place where the HTTP protocol can.
+
+    Returns:
+        Its bytes, decompressed. The memory is lent: it is another request's once the last view of it is gone.
 
     Raises:
-        PayloadTooLarge: the declared length, or a chunked body so far, exceeds its limit.
+        PayloadTooLarge: the declared length, a chunked body so far, or what it decompresses to exceeds its limit.
         SlowBody: it did not arrive within `body_timeout_seconds`.
-        UnsupportedMedia: it is compressed.
-        Malformed: an unreadable length, or fewer bytes than declared.
+        UnsupportedMedia: a content encoding other than gzip and deflate.
+        Malformed: an unreadable length, fewer bytes than declared, or broken compression.
+        ClientDisconnect: the client left.
     """
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
-        raise UnsupportedMedia.at("content-encoding", f"only identity is understood, got {encoding[:40]!r}")
-    declared = request.headers.get("content-length")
-    limit = settings.max_chunked_body_bytes
-    if declared is not None:
-        if not _LENGTH.fullmatch(declared):
-            raise Malformed.at("content-length", f"expected a whole number, got {declared[:40]!r}")
-        limit = int(declared)
-        if limit > settings.max_body_bytes:
-            raise PayloadTooLarge.at("body", f"at most {settings.max_body_bytes} bytes, {limit} are declared")
+    compressed = is_compressed(request.headers.get("content-encoding"))
+    length = declared_length(request, settings)
     try:
         async with asyncio.timeout(settings.body_timeout_seconds):
-            return await _receive(request, limit, declared is not None)
+            body = await (_chunked(request, settings) if length is None else _declared(request, length))
     except TimeoutError:
         raise SlowBody.at("body", f"did not arrive within {settings.body_timeout_seconds:g} s") from None
+    return await inflated(body, settings.max_body_bytes) if compressed else body
 
 
-async def _receive(request: Request, limit: int, declared: bool) -> bytearray:
-    body = bytearray()
+def declared_length(request: Request, settings: Settings) -> int | None:
+    """Return the length in bytes that a request declares; None for a chunked body.
+
+    Raises:
+        PayloadTooLarge: no body may be so long.
+        Malformed: it cannot be read.
+    """
+    declared = request.headers.get("content-length")
+    if declared is None:
+        return None
+    declared = declared.strip()
+    if not _LENGTH.fullmatch(declared):
+        raise Malformed.at("content-length", f"expected a whole number, got {declared[:40]!r}")
+    length = int(declared)
+    if length > settings.max_body_bytes:
+        raise PayloadTooLarge.at("body", f"at most {settings.max_body_bytes} bytes, {length} are declared")
+    return length
+
+
+async def _declared(request: Request, length: int) -> memoryview:
+    pool: StagingPool = request.app.state.staging
+    body = pool.lease(length).data
+    receive_into: Callable[[memoryview], Awaitable[None]] | None
+    if receive_into := (request.scope.get("extensions") or {}).get(RECEIVE_INTO):
+        await receive_into(body)
+        return body
+    filled = 0
     async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise PayloadTooLarge.at("body", f"at most {limit} bytes without a declared length")
-    if declared and len(body) != limit:
-        raise Malformed.at("body", f"{limit} bytes are declared and {len(body)} arrived")
+        end = filled + len(chunk)
+        if end > length:
+            raise Malformed.at("body", f"{length} bytes are declared and more arrived")
+        body[filled:end] = chunk
+        filled = end
+    if filled != length:
+        raise Malformed.at("body", f"{length} bytes are declared and {filled} arrived")
     return body
+
+
+async def _chunked(request: Request, settings: Settings) -> memoryview:
+    body, limit = bytearray(), settings.max_chunked_body_bytes
+    async for chunk in request.stream():
+        if len(body) + len(chunk) > limit:
+            raise PayloadTooLarge.at("body", f"at most {limit} bytes without a declared length")
+        body += chunk
+    return memoryview(body)

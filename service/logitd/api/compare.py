@@ -14,13 +14,10 @@ from logitd.api.attention_job import admit_work, attention_call, options_of
 from logitd.api.attention_schemas import ATTENTION_SCHEMA, CompareFields
 from logitd.api.compare_answer import compared, trial_line
 from logitd.api.events import EVENTS, Tell, event_stream
-from logitd.api.handler import received
+from logitd.api.exchange import admitted
 from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import check, json_body, request_body
-from logitd.attending import Attending
-from logitd.engine import Stages
-from logitd.errors import Unavailable
 from logitd.settings import Settings
 from logitd.wire import json as wire_json
 from logitd.wire.known import ATTENTION
@@ -36,25 +33,25 @@ _BODY = json_body(CompareFields, ATTENTION_SCHEMA, ["q", "k", "v"])
 _PASSES = 2  # audits of a trial: of the caller's values, and of the ranks of weights
 
 
-@router.post("/attention/compare", responses=responses(Unavailable), openapi_extra=request_body(_BODY, ATTENTION))
+@router.post("/attention/compare", responses=responses(), openapi_extra=request_body(_BODY, ATTENTION))
 async def compare(request: Request) -> Response:
     """Try every method, and say for each head how wrong it is, what it costs and what to use.
 
     With `Accept: text/event-stream` every trial is an event `progress`, and the answer the event `result`.
     """
     settings: Settings = request.app.state.settings
-    attending: Attending = request.app.state.attending
     with ExitStack() as place:
-        place.enter_context(attending.admitted())
-        decoded, stages = await received(request, ATTENTION)
+        exchange = place.enter_context(admitted(request))
+        decoded, stages = await exchange.undecoded(ATTENTION), exchange.stages
 
         async def work(tell: Tell) -> Json:
-            def run(stages: Stages) -> Json:
-                message = decoded(stages)
+            def run() -> Json:
+                with stages("decode"):
+                    message = decoded()
                 with stages("compute"):
                     return _compared(message, settings, tell)
 
-            return {**await attending.run(run, stages), "seconds": stages.seconds}
+            return {**await exchange.attended(run), "seconds": stages.seconds}
 
         if accepts(request.headers.get("accept", ""), EVENTS):
             return event_stream(work, place.pop_all())

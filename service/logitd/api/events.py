@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 from fastapi.responses import StreamingResponse
+from starlette.requests import ClientDisconnect
 
 from logitd.api.problems import document, encode
 from logitd.errors import ServiceError
@@ -46,7 +47,7 @@ def event_stream(work: Callable[[Tell], Awaitable[Json]], held: ExitStack) -> St
                 queue.put_nowait(_event("result", orjson.dumps(await work(tell))))
             except ServiceError as error:
                 queue.put_nowait(_event("error", encode(document(error))))
-            except ReaderLeftError:
+            except (ReaderLeftError, ClientDisconnect):
                 pass
             except Exception as error:
                 _log.error("unexpected error", exc_info=error)

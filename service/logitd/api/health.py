@@ -9,6 +9,7 @@ from prometheus_client.exposition import choose_encoder
 from logitd.attending import Attending
 from logitd.engine import Engine
 from logitd.errors import Unavailable
+from logitd.lifecycle import Lifecycle
 from logitd.metrics import Metrics
 from logitd.settings import Settings
 from logitd.version import __version__
@@ -17,24 +18,32 @@ from logitd_kernels import PARAMETERS, TRANSFORMS, available
 from logitd_kernels.attention import MODES
 
 router = APIRouter(tags=["operations"])
+probes = APIRouter(tags=["operations"])  # on the main port, and on the admin port
+
+_REFUSED: dict[int | str, dict[str, Any]] = {Unavailable.status: {"description": Unavailable.title}}
 
 
-@router.get("/health/live")
-async def live() -> dict[str, str]:
-    """Answer while the event loop runs."""
+@probes.get("/health/live", responses=_REFUSED)
+async def live(request: Request) -> dict[str, str]:
+    """Answer 200 while the event loop of the main port gives signs of life, else 503."""
+    lifecycle: Lifecycle = request.app.state.lifecycle
+    settings: Settings = request.app.state.settings
+    silence = lifecycle.silence_seconds()
+    if silence > settings.live_seconds:
+        raise Unavailable(f"no sign of life for {silence:.1f} s")
     return {"status": "live"}
 
 
-@router.get("/health/ready", responses={Unavailable.status: {"description": Unavailable.title}})
+@probes.get("/health/ready", responses=_REFUSED)
 async def ready(request: Request) -> dict[str, str]:
-    """Answer 200 once warmed up and until draining, else 503."""
-    engine: Engine = request.app.state.engine
-    if not engine.ready:
-        raise Unavailable("starting or draining")
+    """Answer 200 once warmed up, until draining and unless a kernel has failed, else 503."""
+    lifecycle: Lifecycle = request.app.state.lifecycle
+    if not lifecycle.ready:
+        raise Unavailable(str(lifecycle.state))
     return {"status": "ready"}
 
 
-@router.get("/metrics", response_class=Response)
+@probes.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
     """Expose every series, as Prometheus text or OpenMetrics by Accept."""
     series: Metrics = request.app.state.metrics

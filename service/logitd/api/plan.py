@@ -9,12 +9,10 @@ from fastapi import APIRouter, Request, Response
 from logitd.api.answers import encode_json
 from logitd.api.attention_job import admit_work, layer_calls, of_layer, options_of
 from logitd.api.attention_schemas import LAYERS_SCHEMA, PlanRequestFields
-from logitd.api.handler import answer
+from logitd.api.exchange import admitted
 from logitd.api.problems import responses
 from logitd.api.schemas import check, json_body, request_body
-from logitd.attending import Attending
 from logitd.engine import Stages
-from logitd.errors import Unavailable
 from logitd.settings import Settings
 from logitd.wire.known import LAYERS
 from logitd.wire.message import Message
@@ -28,14 +26,13 @@ router = APIRouter(prefix="/v1", tags=["attention"])
 _BODY = json_body(PlanRequestFields, LAYERS_SCHEMA, ["layers"])
 
 
-@router.post("/attention/plan", responses=responses(Unavailable), openapi_extra=request_body(_BODY, LAYERS))
+@router.post("/attention/plan", responses=responses(), openapi_extra=request_body(_BODY, LAYERS))
 async def plan(request: Request) -> Response:
     """Say which heads of which layers may be linear within a tolerance, and what that saves.
 
     The answer can be sent as `plan`, with `layer`, to /v1/attention.
     """
     settings: Settings = request.app.state.settings
-    attending: Attending = request.app.state.attending
 
     def work(message: Message, stages: Stages) -> Callable[[Json], bytes]:
         with stages("decode"):
@@ -51,8 +48,8 @@ async def plan(request: Request) -> Response:
         with stages("encode"):
             return encode_json(_document(plans, fields.tolerance))
 
-    with attending.admitted():
-        return await answer(request, work, False, LAYERS, attending)
+    with admitted(request) as exchange:
+        return await exchange.answered(LAYERS, work, False)
 
 
 def _planned(call: Call, fields: PlanRequestFields) -> LayerPlan:

@@ -14,7 +14,17 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from logitd.errors import Invalid, Malformed, PayloadTooLarge, ServiceError, SlowBody, Unavailable, UnsupportedMedia
+from logitd.errors import (
+    DeadlinePassed,
+    Invalid,
+    Malformed,
+    PayloadTooLarge,
+    ServiceError,
+    Shed,
+    SlowBody,
+    Unavailable,
+    UnsupportedMedia,
+)
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -44,10 +54,14 @@ SCHEMA: dict[str, Any] = {
 
 def responses(*extra: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI entries of what a body-taking route may refuse with."""
-    refusals: tuple[type[ServiceError], ...] = (Malformed, SlowBody, PayloadTooLarge, UnsupportedMedia, Invalid, *extra)
+    always = (Malformed, SlowBody, PayloadTooLarge, UnsupportedMedia, Invalid, Shed, Unavailable, DeadlinePassed)
+    return refusals(*always, *extra)
+
+
+def refusals(*errors: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries of what a route may refuse with."""
     return {
-        refusal.status: {"description": refusal.title, "content": {MEDIA_TYPE: {"schema": SCHEMA}}}
-        for refusal in refusals
+        error.status: {"description": error.title, "content": {MEDIA_TYPE: {"schema": SCHEMA}}} for error in errors
     }
 
 
@@ -65,7 +79,8 @@ def document(error: ServiceError) -> dict[str, Any]:
 
 def problem(error: ServiceError) -> Response:
     """Render one refusal."""
-    headers = {"retry-after": "1"} if isinstance(error, Unavailable) else None
+    wait = error.retry_after_seconds if isinstance(error, Shed) else 1 if isinstance(error, Unavailable) else None
+    headers = None if wait is None else {"retry-after": str(wait)}
     return Response(encode(document(error)), error.status, headers, MEDIA_TYPE)
 
 
@@ -89,11 +104,8 @@ def install(app: FastAPI) -> None:
         }
         return Response(encode(unrouted_document), error.status_code, dict(error.headers or {}), MEDIA_TYPE)
 
-    async def unexpected(request: Request, error: Exception) -> Response:
-        _log.error("unexpected error", exc_info=error, extra={"path": request.url.path})
-        answer = problem(ServiceError("an unexpected error; the log has it"))
-        answer.headers["connection"] = "close"  # the server ends it after an error that it was not told of
-        return answer
+    async def failed(request: Request, error: Exception) -> Response:
+        return unexpected(request, error)
 
     async def left(request: Request, error: Exception) -> Response:
         return Response(status_code=CLIENT_GONE)  # nobody reads it; the request is counted under it
@@ -101,7 +113,15 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ServiceError, refused)
     app.add_exception_handler(ClientDisconnect, left)
     app.add_exception_handler(HTTPException, unrouted)
-    app.add_exception_handler(Exception, unexpected)
+    app.add_exception_handler(Exception, failed)
+
+
+def unexpected(request: Request, error: Exception) -> Response:
+    """Render an error that nobody foresaw; the log has it."""
+    _log.error("unexpected error", exc_info=error, extra={"path": request.url.path})
+    answer = problem(ServiceError("an unexpected error; the log has it"))
+    answer.headers["connection"] = "close"  # the server ends it after an error that it was not told of
+    return answer
 
 
 def encode(document: dict[str, Any]) -> bytes:

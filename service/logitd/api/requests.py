@@ -1,6 +1,7 @@
 """From a decoded message to what the kernels take: rows, parameters, limits. One place checks a request's content."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from logitd.api.tensors import to_torch
 from logitd.errors import FieldError, Invalid
 from logitd.settings import Settings
 from logitd.wire.message import Message
+from logitd.work import HeadWork, SampleWork
 from logitd_kernels import DenseRows, HeadRows
 from logitd_kernels import check as check_params
 from logitd_kernels.errors import NonFiniteTensor, ParameterError, ShapeError
@@ -20,6 +22,8 @@ from logitd_kernels.softmax import HOT
 T = TypeVar("T")
 
 _HEAD = ("head_ids", "head_logits", "log_z")
+_ONE = torch.ones(1)
+_MAX_TEMPERATURES = 64  # bounds on a tail are sought between any two of them
 _HEAD_OPTIONS = ("log_z_temperatures", "head_finite_count")
 
 
@@ -31,6 +35,14 @@ class SampleJob:
     values: list[Values]
     shared: Values | None  # the parameters of all rows, when one object was sent
     fields: SampleFields
+
+    @property
+    def work(self) -> SampleWork | HeadWork:
+        """What the engine is to compute; the answers of a head form come as one."""
+        asked = self.fields
+        if isinstance(self.rows, HeadRows):
+            return HeadWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace)
+        return SampleWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace)
 
     def path_of(self, message: Message, error: ParameterError) -> str:
         """Return where the caller wrote a parameter that only its row showed to be impossible."""
@@ -75,25 +87,39 @@ def softmax_job(message: Message, settings: Settings) -> SoftmaxJob:
     Raises:
         Invalid: naming the field.
     """
-    fields = check(SoftmaxFields, message.fields)
+    fields = check(SoftmaxFields, message.fields, message.path)
     only(message, ("logits",))
     rows = named(message, lambda: _dense(message, None, settings))
     sent = fields.temperature
     if isinstance(sent, list) and len(sent) != len(rows):
-        raise Invalid.at("temperature", f"expected one number, or one for each of {len(rows)} rows, got {len(sent)}")
+        raise Invalid.at(
+            message.path("temperature"), f"expected one number, or one for each of {len(rows)} rows, got {len(sent)}"
+        )
     try:
         each = [HOT.check(item) for item in (sent if isinstance(sent, list) else [sent])]
     except ParameterError as error:
-        raise Invalid.at("temperature", error.message) from None
+        raise Invalid.at(message.path("temperature"), error.message) from None
     return SoftmaxJob(rows, each if isinstance(sent, list) else each * len(rows), fields.kind)
 
 
 def named(message: Message, build: Callable[[], T]) -> T:
     """Run kernel-side checks, renaming what they refuse to the path at which the caller wrote it."""
-    try:
+    with naming(message):
         return build()
+
+
+@contextmanager
+def naming(message: Message) -> Iterator[None]:
+    """Rename what the kernels refuse to the path at which the caller wrote it."""
+    try:
+        yield
     except (ShapeError, ParameterError, NonFiniteTensor) as error:
         raise Invalid.at(message.path(error.field), error.message) from None
+
+
+def rows_of(message: Message) -> int:
+    """Return how many rows a message seems to have, before anything of it is checked."""
+    return max((tensor.shape[0] for tensor in message.tensors.values() if tensor.shape), default=0)
 
 
 def _rows(message: Message, fields: SampleFields, settings: Settings) -> DenseRows | HeadRows:
@@ -105,13 +131,13 @@ def _rows(message: Message, fields: SampleFields, settings: Settings) -> DenseRo
         only(message, ("logits", "mask"))
         return _dense(message, mask, settings)
     if "logits" in message.tensors:
-        raise Invalid.at("logits", "send either logits or the head form, not both")
+        raise Invalid.at(message.path("logits"), "send either logits or the head form, not both")
     return _head(message, mask, fields, settings)
 
 
 def _dense(message: Message, mask: torch.Tensor | None, settings: Settings) -> DenseRows:
     if "logits" not in message.tensors:
-        raise Invalid.at("logits", "is required: [rows, vocab], or the head form")
+        raise Invalid.at(message.path("logits"), "is required: [rows, vocab], or the head form")
     shape = message.tensors["logits"].shape
     if len(shape) == 2:
         _limit(message, "logits", shape[0], settings.max_rows, "rows")
@@ -132,9 +158,10 @@ def _head(message: Message, mask: torch.Tensor | None, fields: SampleFields, set
     if tensors["head_logits"].ndim == 2:
         _limit(message, "head_logits", len(tensors["head_logits"]), settings.max_rows, "rows")
     _limit(message, "vocab_size", fields.vocab_size, settings.max_vocab_size)
-    temperatures = tensors.get("log_z_temperatures", torch.ones(1))
+    temperatures = tensors.get("log_z_temperatures", _ONE)
     if temperatures.ndim != 1 or not temperatures.dtype.is_floating_point:
         raise ShapeError("log_z_temperatures", f"expected a float tensor [K], got {list(temperatures.shape)}")
+    _limit(message, "log_z_temperatures", len(temperatures), _MAX_TEMPERATURES)
     return HeadRows(
         ids=tensors["head_ids"],
         logits=tensors["head_logits"],

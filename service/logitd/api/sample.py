@@ -1,20 +1,18 @@
 """POST /v1/sample: rows of logits, or their heads, to tokens."""
 
-from collections.abc import Callable
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 
 from logitd.api.answers import sample_answer, wants_safetensors
-from logitd.api.handler import answer
+from logitd.api.exchange import HEAVY_ROWS, Exchange, admitted
 from logitd.api.problems import responses
-from logitd.api.requests import SampleJob, named, sample_job
+from logitd.api.requests import SampleJob, naming, rows_of, sample_job
 from logitd.api.rows import refuse_bad
 from logitd.api.schemas import HEAD_SCHEMA, LOGITS_SCHEMA, MASK_SCHEMA, SampleFields, json_body, request_body
-from logitd.engine import Engine, Stages
+from logitd.engine import Engine
 from logitd.errors import Invalid
 from logitd.settings import Settings
 from logitd.wire.message import Message
+from logitd.work import HeadWork
 from logitd_kernels import RowFault, RowResult
 from logitd_kernels.errors import ParameterError
 
@@ -29,24 +27,29 @@ async def sample(request: Request) -> Response:
     settings: Settings = request.app.state.settings
     engine: Engine = request.app.state.engine
     binary = wants_safetensors(request.headers.get("accept", ""))
-
-    def work(message: Message, stages: Stages) -> Callable[[dict[str, Any]], bytes]:
-        with stages("decode"):
-            job = sample_job(message, settings)
-        with stages("compute"):
-            answers = named(message, lambda: _compute(engine, message, job))
-        refuse_bad(message, [a for a in answers if isinstance(a, RowFault)], len(answers), strict=job.fields.strict)
-        with stages("encode"):
-            return sample_answer(job, answers, engine.backend.name, binary)
-
-    return await answer(request, work, binary)
+    with admitted(request) as exchange:
+        message = await exchange.message()
+        heavy = rows_of(message) > HEAVY_ROWS
+        job = await exchange.off_loop("decode", lambda: sample_job(message, settings), heavy=heavy)
+        answers = await sampled(exchange, message, job)
+        faults = [answer for answer in answers if isinstance(answer, RowFault)]
+        refuse_bad(message, faults, len(answers), strict=job.fields.strict)
+        backend = engine.backend.name
+        return await exchange.response(lambda: sample_answer(job, answers, backend, binary), binary, heavy=heavy)
 
 
-def _compute(engine: Engine, message: Message, job: SampleJob) -> list[RowResult | RowFault]:
-    asked = job.fields
-    try:
-        return engine.sample(
-            job.rows, job.values, logprobs=asked.logprobs, logprobs_mode=asked.logprobs_mode, trace=asked.trace
-        )
-    except ParameterError as error:
-        raise Invalid.at(job.path_of(message, error), error.message) from None
+async def sampled(exchange: Exchange, message: Message, job: SampleJob) -> list[RowResult | RowFault]:
+    """Sample the rows of a job.
+
+    Raises:
+        Invalid: naming a parameter that only its row showed to be impossible.
+    """
+    if not len(job.rows):
+        return []
+    work = job.work
+    with naming(message):
+        try:
+            answers = await exchange.computed(work)
+        except ParameterError as error:
+            raise Invalid.at(job.path_of(message, error), error.message) from None
+    return answers[0] if isinstance(work, HeadWork) else answers

@@ -10,14 +10,13 @@ from fastapi import APIRouter, Request, Response
 from logitd.api.answers import encode_json, encode_safetensors, wants_safetensors
 from logitd.api.attention_job import JSON_BYTES, check_json_answer
 from logitd.api.attention_schemas import QUERY_SCHEMA, STEP_SCHEMA, StepFields
-from logitd.api.handler import answer
+from logitd.api.exchange import admitted
 from logitd.api.problems import responses
 from logitd.api.requests import named, only
 from logitd.api.schemas import check, json_body, request_body
 from logitd.api.tensors import digest, to_torch, to_wire
-from logitd.attending import Attending
 from logitd.engine import Stages
-from logitd.errors import Conflict, Gone, Invalid, NotFound, Unavailable
+from logitd.errors import Conflict, Gone, Invalid, NotFound
 from logitd.session import Session
 from logitd.sessions import REPLY_BYTES, Sessions
 from logitd.settings import Settings
@@ -40,16 +39,15 @@ _QUERY = {"type": "object", "additionalProperties": False, "properties": QUERY_S
 
 @router.post(
     f"{PATH}/append",
-    responses=responses(NotFound, Gone, Conflict, Unavailable),
+    responses=responses(NotFound, Gone, Conflict),
     openapi_extra=request_body(_STEP, SESSION),
 )
 async def append(request: Request, session_id: str) -> Response:
     """Take in tokens, and answer the queries of the last of them, if they come along."""
     sessions: Sessions = request.app.state.sessions
     settings: Settings = request.app.state.settings
-    attending: Attending = request.app.state.attending
     binary = wants_safetensors(request.headers.get("accept", ""))
-    with sessions.using(session_id) as session, attending.admitted():
+    with sessions.using(session_id) as session, admitted(request) as exchange:
 
         def work(message: Message, stages: Stages) -> Finish:
             with stages("decode"):
@@ -63,19 +61,16 @@ async def append(request: Request, session_id: str) -> Response:
                     reply = named(message, lambda: _step(sessions, session, tensors, binary, room, body, stages))
             return lambda seconds: reply
 
-        return await answer(request, work, binary, SESSION, attending)
+        return await exchange.answered(SESSION, work, binary)
 
 
-@router.post(
-    f"{PATH}/query", responses=responses(NotFound, Gone, Unavailable), openapi_extra=request_body(_QUERY, SESSION)
-)
+@router.post(f"{PATH}/query", responses=responses(NotFound, Gone), openapi_extra=request_body(_QUERY, SESSION))
 async def query(request: Request, session_id: str) -> Response:
     """Ask of everything that a session has taken in; it does not change."""
     sessions: Sessions = request.app.state.sessions
     settings: Settings = request.app.state.settings
-    attending: Attending = request.app.state.attending
     binary = wants_safetensors(request.headers.get("accept", ""))
-    with sessions.using(session_id) as session, attending.admitted():
+    with sessions.using(session_id) as session, admitted(request) as exchange:
 
         def work(message: Message, stages: Stages) -> Finish:
             with stages("decode"):
@@ -88,7 +83,7 @@ async def query(request: Request, session_id: str) -> Response:
                 with stages("encode"):
                     return _reply(session, output, binary, session.step)
 
-        return await answer(request, work, binary, SESSION, attending)
+        return await exchange.answered(SESSION, work, binary)
 
 
 def _tensors(

@@ -5,15 +5,12 @@ from fastapi import APIRouter, Request, Response
 
 from logitd.api.attention_job import planned_modes
 from logitd.api.attention_schemas import SessionFields
-from logitd.api.body import read_body
-from logitd.api.handler import received
+from logitd.api.exchange import admitted
 from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import check, json_body
 from logitd.api.session_state import export_state, import_state
-from logitd.attending import Attending
-from logitd.engine import Stages
-from logitd.errors import Gone, Invalid, NotFound, Unavailable, UnsupportedMedia
+from logitd.errors import Gone, Invalid, NotFound, UnsupportedMedia
 from logitd.session import Session
 from logitd.sessions import Sessions
 from logitd.settings import Settings
@@ -27,47 +24,45 @@ PATH = "/attention/sessions"
 router = APIRouter(prefix="/v1", tags=["attention sessions"])
 
 _CREATE = json_body(SessionFields, {}, ["heads", "dim"])
-_MISSING = responses(NotFound, Gone, Unavailable)
+_MISSING = responses(NotFound, Gone)
 _FILE = {"content": {safetensors.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
 @router.post(
     PATH,
     status_code=201,
-    responses=responses(Unavailable),
+    responses=responses(),
     openapi_extra={"requestBody": {"required": True, "content": {wire_json.MEDIA_TYPE: {"schema": _CREATE}}}},
 )
 async def create(request: Request) -> Response:
     """Open a session. Its id is the only key to it."""
     settings: Settings = request.app.state.settings
-    attending: Attending = request.app.state.attending
-    with attending.admitted():
-        decoded, stages = await received(request, FIELDS)
+    with admitted(request) as exchange:
+        decoded = await exchange.undecoded(FIELDS)
 
-        def work(stages: Stages) -> Session:
-            message = decoded(stages)
+        def work() -> Session:
+            message = decoded()
             fields = check(SessionFields, message.fields)
             return named(message, lambda: _opened(_sessions(request), fields))
 
-        return _told(await attending.run(work, stages), settings, 201)
+        return _told(await exchange.attended(work), settings, 201)
 
 
-@router.post(f"{PATH}/import", status_code=201, responses=responses(Unavailable), openapi_extra={"requestBody": _FILE})
+@router.post(f"{PATH}/import", status_code=201, responses=responses(), openapi_extra={"requestBody": _FILE})
 async def restore(request: Request) -> Response:
     """Open a session that continues an export, on the same bits."""
     settings: Settings = request.app.state.settings
-    attending: Attending = request.app.state.attending
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != safetensors.MEDIA_TYPE:
         raise UnsupportedMedia.at("content-type", f"expected {safetensors.MEDIA_TYPE}, got {content_type[:60]!r}")
 
-    def work(stages: Stages) -> Session:
+    def work() -> Session:
         state = import_state(body)
         return _sessions(request).create(state.needed, state.stream, state.tolerance, state.step)
 
-    with attending.admitted():
-        body = await read_body(request, settings)
-        return _told(await attending.run(work, Stages()), settings, 201)
+    with admitted(request) as exchange:
+        body = await exchange.body()
+        return _told(await exchange.attended(work), settings, 201)
 
 
 @router.get(f"{PATH}/{{session_id}}", responses=_MISSING)
@@ -79,14 +74,13 @@ async def show(request: Request, session_id: str) -> Response:
 @router.get(f"{PATH}/{{session_id}}/export", responses={**_MISSING, 200: _FILE})
 async def export(request: Request, session_id: str) -> Response:
     """Return the state as a file: versioned, with a checksum; float32 as it is."""
-    attending: Attending = request.app.state.attending
-    with _sessions(request).using(session_id) as session, attending.admitted():
+    with _sessions(request).using(session_id) as session, admitted(request) as exchange:
 
-        def work(stages: Stages) -> bytes:
+        def work() -> bytes:
             with session.lock:
                 return export_state(session.stream, session.step, session.tolerance)
 
-        return Response(await attending.run(work, Stages()), media_type=safetensors.MEDIA_TYPE)
+        return Response(await exchange.attended(work), media_type=safetensors.MEDIA_TYPE)
 
 
 @router.delete(f"{PATH}/{{session_id}}", status_code=204, responses=_MISSING)

@@ -1,22 +1,19 @@
 """POST /v1/softmax: rows of logits to distributions."""
 
-from collections.abc import Callable
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 
 from logitd.api.answers import softmax_answer, wants_safetensors
-from logitd.api.handler import answer
+from logitd.api.exchange import HEAVY_ROWS, admitted
 from logitd.api.problems import responses
-from logitd.api.requests import named, softmax_job
+from logitd.api.requests import naming, rows_of, softmax_job
 from logitd.api.rows import refuse_bad
 from logitd.api.schemas import LOGITS_SCHEMA, SoftmaxFields, json_body, request_body
-from logitd.engine import Engine, Stages
 from logitd.errors import Invalid
 from logitd.settings import Settings
 from logitd.wire import safetensors
-from logitd.wire.message import Message
+from logitd.work import SoftmaxWork
 
+_HEAVY_VALUES = 1 << 14  # writing so many takes longer than handing them to another thread
 _JSON_BYTES = 16  # of one number, about
 
 router = APIRouter(prefix="/v1", tags=["distributions"])
@@ -28,18 +25,16 @@ _BODY = json_body(SoftmaxFields, {"logits": LOGITS_SCHEMA}, ["logits"])
 async def softmax(request: Request) -> Response:
     """Compute softmax, log-softmax or log-sum-exp of each row at a temperature, with its entropy."""
     settings: Settings = request.app.state.settings
-    engine: Engine = request.app.state.engine
     binary = wants_safetensors(request.headers.get("accept", ""))
-
-    def work(message: Message, stages: Stages) -> Callable[[dict[str, Any]], bytes]:
-        with stages("decode"):
-            job = softmax_job(message, settings)
+    with admitted(request) as exchange:
+        message = await exchange.message()
+        heavy = rows_of(message) > HEAVY_ROWS
+        job = await exchange.off_loop("decode", lambda: softmax_job(message, settings), heavy=heavy)
         if not binary and job.values > settings.max_json_bytes // _JSON_BYTES:
             raise Invalid.at("accept", f"{job.values} values are too many for JSON; ask for {safetensors.MEDIA_TYPE}")
-        with stages("compute"):
-            rows = named(message, lambda: engine.softmax(job.rows, job.temperatures, job.kind))
+        with naming(message):
+            (rows,) = await exchange.computed(SoftmaxWork(job.rows, job.temperatures, job.kind))
         refuse_bad(message, rows.faults, len(job.rows), strict=False)
-        with stages("encode"):
-            return softmax_answer(job, rows, binary)
-
-    return await answer(request, work, binary)
+        return await exchange.response(
+            lambda: softmax_answer(job, rows, binary), binary, heavy=heavy or job.values > _HEAVY_VALUES
+        )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from logitd.wire.tensor import ITEM_BYTES, Tensor
+from logitd.wire.tensor import ITEM_BYTES, NUMPY, Tensor
 
 _TORCH = {
     "F64": torch.float64,
@@ -30,12 +30,17 @@ _TORCH = {
 def to_torch(tensor: Tensor) -> torch.Tensor:
     """Return a torch view of a wire tensor's bytes; copies only what is misaligned or read-only."""
     data = tensor.data
+    dtype = _TORCH[tensor.dtype]
     if data.nbytes == 0:
-        return torch.empty(tensor.shape, dtype=_TORCH[tensor.dtype])
-    address = np.frombuffer(data, np.uint8).ctypes.data
-    if data.readonly or address % ITEM_BYTES[tensor.dtype]:
+        return torch.empty(tensor.shape, dtype=dtype)
+    if data.readonly:
         data = memoryview(bytearray(data))
-    return torch.frombuffer(data, dtype=_TORCH[tensor.dtype]).reshape(tensor.shape)
+    if tensor.dtype in NUMPY:
+        array = np.frombuffer(data, NUMPY[tensor.dtype]).reshape(tensor.shape)
+        return torch.from_numpy(array if array.flags.aligned else array.copy())
+    if np.frombuffer(data, np.uint8).ctypes.data % ITEM_BYTES[tensor.dtype]:
+        data = memoryview(bytearray(data))
+    return torch.frombuffer(data, dtype=dtype).reshape(tensor.shape)
 
 
 def to_wire(tensor: torch.Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 `call` and `answer`, `attention_call` and `attention_answer`, `session_call` and `session_answer` build requests and
 read answers without I/O, `events` reads those that come as events, `retry` decides on another try, `transport`
 translates httpx; `connections` are thin loops over them, once blocking and once asynchronous; `sessions` use those.
+`sharing` holds conversations about shared memory, of which `region` is a piece and `placed` a request.
 """
 
 from logitd.client.asynchronous import AsyncClient

@@ -8,13 +8,15 @@ import httpx
 
 from logitd.client.attention_call import Layer, attention_call, compare_call, plan_call
 from logitd.client.attention_results import AttentionResult, Comparison
-from logitd.client.call import info_call, sample_call, softmax_call
+from logitd.client.call import info_call, sample_request, softmax_call
 from logitd.client.connections import AsyncConnection
 from logitd.client.events import Progress
 from logitd.client.request import Parameters
 from logitd.client.results import SampleResult, SoftmaxResult
 from logitd.client.session_call import import_call, open_call
 from logitd.client.sessions import AsyncSession
+from logitd.client.sharing import Sharing
+from logitd.client.transport import PathLike, Service
 
 
 class AsyncClient:
@@ -24,13 +26,18 @@ class AsyncClient:
         self,
         url: str = "http://127.0.0.1:8000",
         *,
+        uds: PathLike | None = None,
+        api_key: str | None = None,
+        shared_memory: bool = False,
         timeout_seconds: float = 30.0,
         retries: int = 3,
         headers: Mapping[str, str] | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._connection = AsyncConnection(url, timeout_seconds, retries, headers, transport, sleep)
+        service = Service(url, timeout_seconds, headers, uds, api_key)
+        self._connection = AsyncConnection(service, retries, transport, sleep)
+        self._sharing = Sharing(refused=not shared_memory)
 
     async def sample(
         self,
@@ -46,8 +53,8 @@ class AsyncClient:
         **parameters: Any,  # noqa: ANN401
     ) -> SampleResult:
         """Draw tokens from every row of logits: see `Client.sample`."""
-        call = await asyncio.to_thread(  # selecting heads takes about a millisecond a row: not on the event loop
-            sample_call,
+        request = await asyncio.to_thread(  # selecting heads takes about a millisecond a row: not on the event loop
+            sample_request,
             logits,
             params=params,
             keywords=parameters,
@@ -58,7 +65,9 @@ class AsyncClient:
             strict=strict,
             size=compact,
         )
-        return await self._connection.run(call)
+        if self._sharing.suits(request):
+            return await self._connection.converse(self._sharing.sampled(request))
+        return await self._connection.run(await asyncio.to_thread(request.call))
 
     async def softmax(
         self, logits: object, temperature: float | Sequence[float] = 1.0, kind: str = "softmax"
@@ -117,7 +126,8 @@ class AsyncClient:
         return await self._connection.run(info_call())
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, and give back what memory was shared."""
+        await self._connection.converse(self._sharing.closed())
         await self._connection.aclose()
 
     async def __aenter__(self) -> Self:

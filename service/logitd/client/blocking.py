@@ -8,13 +8,15 @@ import httpx
 
 from logitd.client.attention_call import Layer, attention_call, compare_call, plan_call
 from logitd.client.attention_results import AttentionResult, Comparison
-from logitd.client.call import info_call, sample_call, softmax_call
+from logitd.client.call import info_call, sample_request, softmax_call
 from logitd.client.connections import Connection
 from logitd.client.events import Progress
 from logitd.client.request import Parameters
 from logitd.client.results import SampleResult, SoftmaxResult
 from logitd.client.session_call import import_call, open_call
 from logitd.client.sessions import Session
+from logitd.client.sharing import Sharing
+from logitd.client.transport import PathLike, Service
 
 
 class Client:
@@ -24,13 +26,17 @@ class Client:
             result = client.sample(logits, temperature=0.7, top_p=0.9, seed=1, step=position)
 
     Args:
-        url: where the service listens; a path in front of its routes is kept.
+        url: where the service listens: http://…, https://… or unix:///PATH; a path in front of its routes is kept.
+        uds: the path of the Unix domain socket that it listens on, instead of a URL.
+        api_key: for a service that asks for one; by default that of LOGITD_API_KEY, if it is set.
+        shared_memory: write large logits into memory that a service on this machine reads, where it does (its setting
+            `shared_memory`), instead of sending them; `seconds` of such a result is empty.
         timeout_seconds: how long to wait for a connection, and for each part of an answer.
         retries: how many tries may follow the first when it is safe to repeat a call: all but a sample of which some
             row has no seed. Connection failures, 429, 502, 503 and 504 are tried again, after what Retry-After asks for
             or an exponential backoff.
         headers: sent with every request.
-        transport: how httpx reaches the service, e.g. `httpx.HTTPTransport(uds=…)` for a Unix socket.
+        transport: how httpx reaches the service, for what the arguments above cannot say.
         sleep: how to wait between tries.
     Raises:
         ValueError: arguments that cannot be used.
@@ -43,13 +49,18 @@ class Client:
         self,
         url: str = "http://127.0.0.1:8000",
         *,
+        uds: PathLike | None = None,
+        api_key: str | None = None,
+        shared_memory: bool = False,
         timeout_seconds: float = 30.0,
         retries: int = 3,
         headers: Mapping[str, str] | None = None,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._connection = Connection(url, timeout_seconds, retries, headers, transport, sleep)
+        service = Service(url, timeout_seconds, headers, uds, api_key)
+        self._connection = Connection(service, retries, transport, sleep)
+        self._sharing = Sharing(refused=not shared_memory)
 
     def sample(
         self,
@@ -79,19 +90,20 @@ class Client:
                 would then depend on the rest fails with `head_too_short`, unless `allow_inexact` is set.
             parameters: sampling parameters for every row, under what `params` says: `temperature=0.7, seed=1`.
         """
-        return self._connection.run(
-            sample_call(
-                logits,
-                params=params,
-                keywords=parameters,
-                mask=mask,
-                logprobs=logprobs,
-                logprobs_mode=logprobs_mode,
-                trace=trace,
-                strict=strict,
-                size=compact,
-            )
+        request = sample_request(
+            logits,
+            params=params,
+            keywords=parameters,
+            mask=mask,
+            logprobs=logprobs,
+            logprobs_mode=logprobs_mode,
+            trace=trace,
+            strict=strict,
+            size=compact,
         )
+        if self._sharing.suits(request):
+            return self._connection.converse(self._sharing.sampled(request))
+        return self._connection.run(request.call())
 
     def softmax(
         self, logits: object, temperature: float | Sequence[float] = 1.0, kind: str = "softmax"
@@ -182,7 +194,8 @@ class Client:
         return self._connection.run(info_call())
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and give back what memory was shared."""
+        self._connection.converse(self._sharing.closed())
         self._connection.close()
 
     def __enter__(self) -> Self:

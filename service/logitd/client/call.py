@@ -1,6 +1,7 @@
 """What the clients send for rows of logits: each method's arguments as one HTTP request, built without any I/O."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,40 @@ from logitd.wire.tensor import Tensor
 _FLAT = 1e100  # at such a temperature any row is uniform
 
 
-def sample_call(
+@dataclass(frozen=True)
+class SampleRequest:
+    """A request to sample, before it is bytes.
+
+    Attributes:
+        tensors: by their names in the body.
+        fields: the rest, in JSON types.
+    """
+
+    tensors: Mapping[str, Tensor]
+    fields: Mapping[str, Any]
+
+    @property
+    def params(self) -> list[dict[str, Any]] | dict[str, Any]:
+        """The parameters, one object or one for each row."""
+        params: list[dict[str, Any]] | dict[str, Any] = self.fields["params"]
+        return params
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether every row has a seed."""
+        return all(row.get("seed", -1) not in (None, -1) for row in _each(self.params))
+
+    def call(self) -> Call[SampleResult]:
+        """Return POST /v1/sample, the tensors in its body."""
+        return Call("POST", "/v1/sample", BINARY, body_of(self.tensors, self.fields), self.repeatable, read_sample)
+
+
+def sample_call(logits: object, **arguments: Any) -> Call[SampleResult]:  # noqa: ANN401
+    """Build POST /v1/sample: see `sample_request`."""
+    return sample_request(logits, **arguments).call()
+
+
+def sample_request(
     logits: object,
     *,
     params: Parameters | Sequence[Parameters] | None = None,
@@ -26,8 +60,8 @@ def sample_call(
     trace: bool = False,
     strict: bool = False,
     size: int | None = None,
-) -> Call[SampleResult]:
-    """Build POST /v1/sample; the arguments are those of `Client.sample`, `size` its `compact`.
+) -> SampleRequest:
+    """Build a request to sample; the arguments are those of `Client.sample`, `size` its `compact`.
 
     Raises:
         TypeError, ValueError: logits, mask or parameters that cannot be sent at all; the service judges the rest.
@@ -48,8 +82,7 @@ def sample_call(
         tensors = {"logits": rows}
     if mask is not None:
         tensors["mask"] = as_rows(tensor_of(mask))
-    seeded = all(row.get("seed", -1) not in (None, -1) for row in _each(merged))
-    return Call("POST", "/v1/sample", BINARY, body_of(tensors, fields), seeded, read_sample)
+    return SampleRequest(tensors, fields)
 
 
 def softmax_call(logits: object, temperature: float | Sequence[float], kind: str) -> Call[SoftmaxResult]:

@@ -1,6 +1,7 @@
 """A call as tries on one httpx client, blocking and, line for line, asynchronous: send, wait as `retry` says, read."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, closing
 from typing import TypeVar
 
@@ -8,7 +9,8 @@ import httpx
 
 from logitd.client.request import Call
 from logitd.client.retry import Retry
-from logitd.client.transport import finish, http_options, translated
+from logitd.client.sharing import Done, Talk, step
+from logitd.client.transport import Service, finish, translated
 from logitd.errors import ClientError
 
 Answer = TypeVar("Answer")
@@ -19,16 +21,16 @@ class Connection:
 
     def __init__(
         self,
-        url: str,
-        timeout_seconds: float,
+        service: Service,
         retries: int,
-        headers: Mapping[str, str] | None,
         transport: httpx.BaseTransport | None,
         sleep: Callable[[float], None],
     ) -> None:
         self._retry = Retry(retries)
         self._sleep = sleep
-        self._http = httpx.Client(transport=transport, **http_options(url, timeout_seconds, headers))
+        if transport is None and service.socket is not None:
+            transport = httpx.HTTPTransport(uds=service.socket)
+        self._http = httpx.Client(transport=transport, **service.options())
 
     def close(self) -> None:
         """Close the connections."""
@@ -51,6 +53,22 @@ class Connection:
                     raise
             self._sleep(delay)
 
+    def converse(self, talk: Talk[Answer]) -> Answer:
+        """Return what a conversation comes to.
+
+        Raises:
+            ClientError: what it ended in.
+        """
+        next_call = step(talk)
+        while not isinstance(next_call, Done):
+            try:
+                answer = self.run(next_call)
+            except ClientError as error:
+                next_call = step(talk, error=error)
+            else:
+                next_call = step(talk, answer)
+        return next_call.result
+
     def _try(self, call: Call[Answer]) -> Answer:
         request = self._http.build_request(call.method, call.path, headers=call.headers, content=call.body)
         with translated():
@@ -71,16 +89,16 @@ class AsyncConnection:
 
     def __init__(
         self,
-        url: str,
-        timeout_seconds: float,
+        service: Service,
         retries: int,
-        headers: Mapping[str, str] | None,
         transport: httpx.AsyncBaseTransport | None,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._retry = Retry(retries)
         self._sleep = sleep
-        self._http = httpx.AsyncClient(transport=transport, **http_options(url, timeout_seconds, headers))
+        if transport is None and service.socket is not None:
+            transport = httpx.AsyncHTTPTransport(uds=service.socket)
+        self._http = httpx.AsyncClient(transport=transport, **service.options())
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -98,6 +116,18 @@ class AsyncConnection:
                 if delay is None:
                     raise
             await self._sleep(delay)
+
+    async def converse(self, talk: Talk[Answer]) -> Answer:
+        """Return what a conversation comes to: see `Connection.converse`."""
+        next_call = await asyncio.to_thread(step, talk)  # megabytes are written
+        while not isinstance(next_call, Done):
+            try:
+                answer = await self.run(next_call)
+            except ClientError as error:
+                next_call = await asyncio.to_thread(step, talk, error=error)
+            else:
+                next_call = await asyncio.to_thread(step, talk, answer)
+        return next_call.result
 
     async def _try(self, call: Call[Answer]) -> Answer:
         request = self._http.build_request(call.method, call.path, headers=call.headers, content=call.body)

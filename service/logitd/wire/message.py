@@ -11,7 +11,7 @@ from logitd.wire import npy, safetensors
 from logitd.wire.known import OBJECTS, ROWS, Tensors
 from logitd.wire.tensor import Tensor
 
-Form = Literal["json", "safetensors", "npy"]
+Form = Literal["json", "safetensors", "npy", "oip"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Message:
 
 def decode(
     content_type: str | None,
-    body: bytearray,
+    body: bytes | bytearray | memoryview,
     query: Sequence[tuple[str, str]],
     max_json_bytes: int,
     known: Tensors = ROWS,
@@ -66,7 +66,7 @@ def decode(
     return Message(_from_query(query), {known.npy: npy.decode(body)}, "npy", known)
 
 
-def _from_json(body: bytearray, max_json_bytes: int, known: Tensors) -> Message:
+def _from_json(body: bytes | bytearray | memoryview, max_json_bytes: int, known: Tensors) -> Message:
     if len(body) > max_json_bytes:
         raise PayloadTooLarge.at("body", f"JSON is capped at {max_json_bytes} bytes, got {len(body)}; send safetensors")
     fields = wire_json.parse(body)
@@ -83,7 +83,7 @@ def _from_json(body: bytearray, max_json_bytes: int, known: Tensors) -> Message:
     return Message(fields, tensors, "json", known)
 
 
-def _from_safetensors(body: bytearray, known: Tensors) -> Message:
+def _from_safetensors(body: bytes | bytearray | memoryview, known: Tensors) -> Message:
     tensors, metadata = safetensors.decode(body)
     unknown = set(metadata) - {"request", "format"}  # `format` is what savers of the library add
     if unknown:

@@ -7,6 +7,7 @@ names the field that is wrong. Tests hold it against the library.
 import json
 import struct
 from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from logitd.errors import Malformed
@@ -21,13 +22,13 @@ _MAX_RANK = 8
 
 def encode(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
     """Return the chunks of a safetensors file: length and header, then each tensor's own bytes, uncopied."""
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
-    offset = 0
+    entries, offset = [_entry_text("__metadata__", _object(metadata))], 0
     for name, tensor in tensors.items():
-        end = offset + tensor.data.nbytes
-        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        end, shape = offset + tensor.data.nbytes, ",".join(map(str, tensor.shape))
+        told = f'{{"dtype":"{tensor.dtype}","shape":[{shape}],"data_offsets":[{offset},{end}]}}'
+        entries.append(_entry_text(name, told))
         offset = end
-    text = json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+    text = f"{{{','.join(entries)}}}".encode()
     text += b" " * (-len(text) % 8)  # tensors start aligned, so that views need no copy
     return [struct.pack("<Q", len(text)) + text, *(tensor.data for tensor in tensors.values())]
 
@@ -62,9 +63,17 @@ def decode(body: bytes | bytearray | memoryview) -> tuple[dict[str, Tensor], dic
     return tensors, metadata
 
 
+def _object(strings: Mapping[str, str]) -> str:
+    return f"{{{','.join(_entry_text(name, _quoted(value)) for name, value in strings.items())}}}"
+
+
+def _entry_text(name: str, value: str) -> str:
+    return f"{_quoted(name)}:{value}"
+
+
 def _header(text: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(text, object_pairs_hook=_unique)
+        header = _DECODER.decode(text.decode())
     except RecursionError:
         raise Malformed.at("body", "the safetensors header is nested too deeply") from None
     except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
@@ -79,6 +88,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(names) != len(pairs):
         raise ValueError("a name is there twice")
     return names
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def _metadata(metadata: object) -> dict[str, str]:

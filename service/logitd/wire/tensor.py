@@ -22,7 +22,7 @@ ITEM_BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
-_NUMPY = {
+NUMPY = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
@@ -36,7 +36,7 @@ _NUMPY = {
     "U8": "u1",
     "BOOL": "?",
 }
-_NAMES = {np.dtype(code): name for name, code in _NUMPY.items()}
+_NAMES = {np.dtype(code): name for name, code in NUMPY.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,17 @@ class Tensor:
         Raises:
             TypeError: a dtype that has no name on the wire.
         """
-        name = "BF16" if array.dtype.name == "bfloat16" else _NAMES.get(array.dtype.newbyteorder("<"))
+        name = _NAMES.get(array.dtype) or _NAMES.get(array.dtype.newbyteorder("<"))
+        if name is None and array.dtype.name == "bfloat16":
+            name = "BF16"
         if name is None:
             raise TypeError(f"arrays of {array.dtype} have no form on the wire; known are {', '.join(ITEM_BYTES)}")
-        little = np.ascontiguousarray(array, dtype=None if name == "BF16" else array.dtype.newbyteorder("<"))
-        return cls(name, tuple(array.shape), memoryview(little.reshape(-1).view(np.uint8).data))
+        shape = tuple(array.shape)
+        if array.dtype not in _NAMES and name != "BF16":
+            array = array.astype(array.dtype.newbyteorder("<"))
+        return cls(name, shape, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
     def numpy(self) -> NDArray[Any]:
         """Return a numpy view; BF16 comes as its raw uint16."""
-        code = "<u2" if self.dtype == "BF16" else _NUMPY[self.dtype]
+        code = "<u2" if self.dtype == "BF16" else NUMPY[self.dtype]
         return np.frombuffer(self.data, dtype=code).reshape(self.shape)

@@ -1,0 +1,79 @@
+"""The HTTP protocol of `logitd serve`: uvicorn's httptools one, with bodies that pass the parser by.
+
+Headers, keep-alive, pipelining and small bodies are uvicorn's. A declared body above a threshold is not parsed: reading
+stops after its headers until the application asks for it, and it is then received in place. `docs/http.md` tells the
+whole way.
+"""
+
+import asyncio
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from logitd.errors import Malformed, ServiceError
+from logitd.http.ending import Ending
+from logitd.http.readers import Reader, Target
+
+
+class BodyProtocol(Ending):
+    """One connection: what the transport and a request's life call."""
+
+    _reader: Reader
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin; a client that then says nothing is let go like an idle one."""
+        super().connection_made(transport)
+        self._reader = Reader(self, self._scratch)
+        transport.set_protocol(self._reader)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: whoever waits for this client is told."""
+        self._deaf = True
+        self._unset_keepalive_if_required()
+        self._unset_deadline()
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+        if self._body is not None:
+            self._body.lost()
+
+    def parse(self, scratch: bytearray, data: memoryview) -> None:
+        """Take what came: bytes of a body that passes the parser by, or the parser's."""
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        try:
+            self._take(scratch, data)
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse(cause if isinstance(cause, ServiceError) else Malformed("the request is not valid HTTP"))
+        except ServiceError as error:
+            self._refuse(error)
+        self._watch()
+
+    def receive_in_place(self, target: Target | None) -> None:
+        """Read for a body; None is the parser again, after a body that came or was given up."""
+        self._reader.target = target
+        if self._body is not None and self._body.complete:
+            self._body = None
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    # The life of a request, and its end.
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, or with the refusal of what came behind."""
+        super().on_response_complete()
+        if self._refusal is not None and self._idle():
+            self._answer_refusal(self._refusal)
+            return
+        self._hold_unless_asked()  # uvicorn has begun to read again
+        self._watch()

@@ -1,0 +1,80 @@
+"""Buffers that bodies are received into: a bounded pool, and memory that comes back when its last reader lets go."""
+
+import threading
+import weakref
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SMALLEST_BYTES = 1 << 15  # below, asking for memory costs no more than keeping it
+_LARGEST_SHARE = 4  # no block takes more than a quarter of the pool
+
+
+class StagingPool:
+    """Lends buffers, and lends them again once nobody can see them any more.
+
+    A lease is a uint8 array of exactly the length that was asked for. Its memory returns to the pool when the array
+    dies, and every view keeps it alive: memoryviews, slices, numpy and torch arrays over it. What does not fit into the
+    pool is ordinary memory. Leases are taken on one thread; they may end on any.
+
+    Args:
+        total_bytes: most memory that the pool keeps, lent and free together; 0 pools nothing.
+    """
+
+    def __init__(self, total_bytes: int) -> None:
+        self._total_bytes = total_bytes
+        self._free: dict[int, deque[bytearray]] = {}
+        self._held_bytes = 0
+        self._lock = threading.Lock()  # never taken where a lease ends: that may be in the middle of a collection
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the pool, lent or free."""
+        return self._held_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory of the pool that nobody uses."""
+        return sum(size * len(blocks) for size, blocks in self._free.items())
+
+    def lease(self, length: int) -> NDArray[np.uint8]:
+        """Return a buffer of `length` bytes; what is in it is whatever was, until it is written."""
+        size = _block_bytes(length)
+        if length < _SMALLEST_BYTES or size > self._total_bytes // _LARGEST_SHARE:
+            return _array(bytearray(length), length)
+        with self._lock:
+            free = self._free.setdefault(size, deque())
+            block = _popped(free) or self._grown(size)
+        if block is None:
+            return _array(bytearray(length), length)
+        lent = _array(block, length)
+        weakref.finalize(lent, free.append, block).atexit = False
+        return lent
+
+    def _grown(self, size: int) -> bytearray | None:
+        """Return a new block, for which free ones of other sizes make room; None where the pool is lent out."""
+        for other, blocks in self._free.items():
+            while self._held_bytes + size > self._total_bytes and _popped(blocks) is not None:
+                self._held_bytes -= other
+        if self._held_bytes + size > self._total_bytes:
+            return None
+        self._held_bytes += size
+        return bytearray(size)
+
+
+def _block_bytes(length: int) -> int:
+    """Return the size a length is rounded up to: two sizes an octave, so that at most a third is unused."""
+    octave: int = 1 << max(0, length - 1).bit_length()
+    return octave * 3 // 4 if octave >= 4 and length <= octave * 3 // 4 else octave
+
+
+def _popped(blocks: deque[bytearray]) -> bytearray | None:
+    try:
+        return blocks.pop()  # the last one given back is the one most likely still in a cache
+    except IndexError:
+        return None
+
+
+def _array(block: bytearray, length: int) -> NDArray[np.uint8]:
+    return np.frombuffer(block, np.uint8, length) if length else np.empty(0, np.uint8)

@@ -1,0 +1,186 @@
+"""What the engine computes for a request: rows that can be taken in parts, or put together with those of others."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+
+from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, sample, softmax
+from logitd_kernels.backends import Backend
+from logitd_kernels.errors import ParameterError
+from logitd_kernels.sampling.hot import is_hot
+from logitd_kernels.sampling.transform import Values
+
+_LIGHT_LOGITS, _LIGHT_HEADS = 1 << 18, 1 << 12  # about 0.1 ms
+_STACKED_BYTES = 1 << 16  # of a request whose rows are copied beside those of others rather than computed alone
+
+
+class Work(Protocol):
+    """Some rows to compute.
+
+    Attributes:
+        key: work of one key may be handed out together; None: it is not.
+        rows: how many there are.
+        row_bytes: of each.
+        is_light: whether computing it takes no longer than handing it to another thread.
+    """
+
+    @property
+    def key(self) -> Hashable: ...  # noqa: D102
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+    @property
+    def row_bytes(self) -> int: ...  # noqa: D102
+
+    @property
+    def is_light(self) -> bool: ...  # noqa: D102
+
+    def part(self, start: int, stop: int) -> "Work":
+        """Return the work of some rows."""
+
+    def compute(self, backend: Backend) -> Sequence[Any]:
+        """Return an answer for each row, as if it were alone."""
+
+
+@dataclass(frozen=True)
+class SampleWork:
+    """Dense rows to sample. `logprobs`, `logprobs_mode` and `trace` as in `logitd_kernels.sample`."""
+
+    dense: DenseRows
+    values: Sequence[Values]
+    logprobs: int = 0
+    logprobs_mode: str = "raw"
+    trace: bool = False
+    first: int = 0  # the place of the first row in its request
+
+    @property
+    def key(self) -> Hashable:
+        """The operation, V and dtype, and what else is asked for."""
+        logits = self.dense.logits
+        return (logits.shape[1], logits.dtype, self.dense.mask is None, self.logprobs, self.logprobs_mode, self.trace)
+
+    @property
+    def rows(self) -> int:
+        """B."""
+        return len(self.dense)
+
+    @property
+    def row_bytes(self) -> int:
+        """V times the bytes of a logit."""
+        return self.dense.vocab_size * self.dense.logits.element_size()
+
+    def part(self, start: int, stop: int) -> "SampleWork":
+        """Return the work of some rows; they know their places."""
+        if (start, stop) == (0, self.rows):
+            return self
+        mask = None if self.dense.mask is None else self.dense.mask[start:stop]
+        rows = DenseRows(self.dense.logits[start:stop], mask)
+        return replace(self, dense=rows, values=self.values[start:stop], first=self.first + start)
+
+    def compute(self, backend: Backend) -> list[RowResult | RowFault]:
+        """Sample every row.
+
+        Raises:
+            ParameterError: its `row` counted in the request.
+        """
+        return _sampled(self.dense, self.values, self, backend, [self.first + row for row in range(self.rows)])
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it is a row or two of the hot chain."""
+        few = self.rows * self.dense.vocab_size <= _LIGHT_LOGITS
+        return few and not self.logprobs and not self.trace and all(map(is_hot, self.values))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its rows are copied beside those of others sooner than they are computed alone."""
+        return self.rows * self.row_bytes <= _STACKED_BYTES
+
+
+def compute_together(works: Sequence[SampleWork], backend: Backend) -> list[list[RowResult | RowFault]]:
+    """Compute works of one key as one batch."""
+    mask = None if works[0].dense.mask is None else torch.cat([work.dense.mask for work in works])  # type: ignore[misc]
+    rows = DenseRows(torch.cat([work.dense.logits for work in works]), mask)
+    values = [value for work in works for value in work.values]
+    places = [work.first + row for work in works for row in range(work.rows)]
+    answers = iter(_sampled(rows, values, works[0], backend, places))
+    return [[next(answers) for _ in range(work.rows)] for work in works]
+
+
+@dataclass(frozen=True)
+class HeadWork:
+    """Rows in head form to sample, in one go."""
+
+    heads: HeadRows
+    values: Sequence[Values]
+    logprobs: int = 0
+    logprobs_mode: str = "raw"
+    trace: bool = False
+    key: Hashable = None
+    rows: int = 1
+
+    @property
+    def row_bytes(self) -> int:
+        """Of all of them."""
+        return self.heads.logits.nbytes + self.heads.ids.nbytes
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it is a few heads of the hot chain."""
+        few = self.heads.logits.numel() <= _LIGHT_HEADS
+        return few and not self.logprobs and all(map(is_hot, self.values))
+
+    def part(self, start: int, stop: int) -> "HeadWork":
+        """Return all of it."""
+        return self
+
+    def compute(self, backend: Backend) -> list[list[RowResult | RowFault]]:
+        """Sample every row; their answers are one."""
+        return [_sampled(self.heads, self.values, self, backend, range(len(self.heads)))]
+
+
+@dataclass(frozen=True)
+class SoftmaxWork:
+    """Distributions, in one go."""
+
+    dense: DenseRows
+    temperatures: list[float]
+    kind: str
+    key: Hashable = None
+    rows: int = 1
+    is_light: bool = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Of all of them."""
+        return self.dense.logits.nbytes
+
+    def part(self, start: int, stop: int) -> "SoftmaxWork":
+        """Return all of it."""
+        return self
+
+    def compute(self, backend: Backend) -> list[Any]:
+        """Compute them; they are one answer."""
+        return [softmax(self.dense, self.temperatures, self.kind, backend)]
+
+
+def _sampled(
+    rows: DenseRows | HeadRows,
+    values: Sequence[Values],
+    asked: SampleWork | HeadWork,
+    backend: Backend,
+    places: Sequence[int],
+) -> list[RowResult | RowFault]:
+    try:
+        answers = sample(
+            rows,
+            values,
+            backend=backend,
+            logprobs=asked.logprobs,
+            logprobs_mode=asked.logprobs_mode,
+            trace=asked.trace,
+        )
+    except ParameterError as error:
+        raise ParameterError(error.field, error.message, None if error.row is None else places[error.row]) from None
+    return [replace(answer, row=places[answer.row]) if isinstance(answer, RowFault) else answer for answer in answers]

@@ -1,0 +1,90 @@
+"""The service benchmark's own arithmetic and client. Nothing here depends on how long anything takes."""
+
+import asyncio
+import json
+from collections import Counter
+from urllib.parse import urlsplit
+
+import pytest
+from loadtest.http import cases, overload
+from loadtest.http.bench import measure
+from loadtest.http.claims import CLAIMS, judge
+from loadtest.http.client import Load, NotAnsweredError, ask, closed_loop, connected, get, post
+from loadtest.http.report import Figure, Report
+
+
+@pytest.fixture
+def address(service_url):
+    place = urlsplit(service_url)
+    return place.hostname, place.port
+
+
+def test_every_case_of_the_service_is_answered(address):
+    for case in cases.cases():
+        if case.server == "logitd":
+            with connected(address) as connection:
+                ask(connection, case.load(address).request)
+
+
+def test_what_is_measured_is_sampled_in_both_forms_alike(address):
+    with connected(address) as connection:
+        bodies = [cases.dense(1), cases.head()]
+        answers = [json.loads(ask(connection, post("/v1/sample", body, cases.SAFETENSORS))) for body in bodies]
+    assert len({answer["rows"][0]["token"] for answer in answers}) == 1
+    assert [answer["rows"][0]["exact"] for answer in answers] == [True, True]
+
+
+def test_a_closed_loop_counts_answers_and_nothing_else(address):
+    result = closed_loop(Load(address, get("/health/live")), 2, 0.05)
+    assert result.requests == len(result.latencies_seconds) > 0
+    assert result.rate == result.requests / result.seconds
+    with pytest.raises(NotAnsweredError, match="404"):
+        closed_loop(Load(address, get("/nothing")), 2, 0.05)
+
+
+def test_cases_take_turns_and_claims_are_ratios_of_rounds(address):
+    asked = [case for case in cases.cases() if case.server == "logitd" and case.rows == 1]
+    figures = measure(asked, {"logitd": address}, 2, 0.02)
+    assert [len(figure.rates) for figure in figures] == [2] * len(asked)
+    verdicts = {claim.text: found for claim, found in zip(CLAIMS, judge(figures), strict=True)}
+    assert verdicts["head form, over GET /health/live"].ratio.median > 0
+    assert verdicts["our protocol drains, over stock uvicorn, 513 kB"].ratio is None
+
+
+def test_a_claim_is_met_by_the_median_round():
+    stock, ours = (
+        Figure("drain 513 kB", server, 1, rates, [1.0])
+        for server, rates in (("stock", [100, 100, 50]), ("protocol", [150, 170, 90]))
+    )
+    (found,) = [one for one in judge([stock, ours]) if one.ratio is not None]
+    assert (found.ratio.median, found.met) == (1.7, True)
+
+
+def test_a_report_is_kept(tmp_path):
+    report = Report({"commit": "x"}, [Figure("GET", "logitd", 1, [3.0, 1.0, 2.0], [0.001])])
+    kept = json.loads(report.keep(tmp_path / "a.json").read_text())
+    assert kept["figures"][0]["requests_per_second"] == 2.0
+
+
+def test_an_open_loop_counts_what_was_due_after_the_queue_had_filled(address):
+    outcome = asyncio.run(overload.offered(address, address, 40.0, 1.0))
+    assert outcome.codes == Counter({200: len(outcome.accepted_seconds)})
+    assert 30 <= outcome.codes[200] <= 36
+    assert outcome.probe_seconds
+    lines = "\n".join(overload.told(40.0, 40.0, outcome))
+    assert "deadline 2,000 ms" in lines
+
+
+@pytest.mark.parametrize(
+    ("codes", "accepted", "probe", "held"),
+    [
+        ({200: 90, 429: 200}, 1.9, 0.05, True),
+        ({200: 89, 429: 200}, 1.9, 0.05, False),
+        ({200: 90, 429: 200}, 2.1, 0.05, False),
+        ({200: 90, 429: 200}, 1.9, 0.2, False),
+        ({200: 90, 504: 200}, 1.9, 0.05, False),
+    ],
+)
+def test_what_holds_under_overload(codes, accepted, probe, held):
+    outcome = overload.Outcome(Counter(codes), [accepted], [probe], 1.0)
+    assert overload.holds(100.0, outcome) is held
