@@ -11,7 +11,7 @@ from logitd.settings import Settings
 
 _REMEMBERED_SECONDS = 5.0
 _TELLING = 8  # requests that must have been answered lately for a rate
-_PATIENCE = 0.8  # of a deadline: what is let in is to be answered, not to be nearly answered
+_PATIENCE = 0.5  # of a deadline: what is let in is to be answered, not to be nearly answered
 _LONGEST_WAIT_SECONDS = 60
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from logitd.errors import Unavailable
 from logitd.metrics import Metrics
 from logitd.settings import Settings
+from logitd.waiting import yield_to_others
 from logitd_kernels.attention import Answer, Call, Wish, attend, measured_threshold
 
 T = TypeVar("T")
@@ -27,7 +28,9 @@ class Attending:
         self.threshold = settings.attention_threshold or 0
         self._settings = settings
         self._metrics = metrics
-        self._pool = ThreadPoolExecutor(settings.attention_threads, thread_name_prefix="logitd-attention")
+        self._pool = ThreadPoolExecutor(
+            settings.attention_threads, thread_name_prefix="logitd-attention", initializer=yield_to_others
+        )
         self._inside = 0
         self._counting = threading.Lock()
         metrics.attention(lambda: self._inside)

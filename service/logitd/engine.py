@@ -15,7 +15,7 @@ from logitd.batching import Batch, Batcher, Item, Part
 from logitd.errors import Shed
 from logitd.metrics import STAGES, Metrics
 from logitd.settings import Settings
-from logitd.waiting import on_pool
+from logitd.waiting import on_pool, yield_to_others, yielding
 from logitd.work import SampleWork, Work, compute_together
 from logitd_kernels import DenseRows, RowFault, RowResult, check, pick, sample, set_threads
 from logitd_kernels.errors import KernelError
@@ -90,7 +90,9 @@ class Engine:
         self._change = threading.Condition()
         self._stopping = False
         self._workers: list[threading.Thread] = []
-        self._aside = ThreadPoolExecutor(settings.compute_threads, thread_name_prefix="logitd-aside")
+        self._aside = ThreadPoolExecutor(
+            settings.compute_threads, thread_name_prefix="logitd-aside", initializer=yield_to_others
+        )
         self._running: dict[int, float] = {}  # since when each busy thread is at its batch, monotonic
         queue = self._batcher
         metrics.queue(lambda: len(queue), lambda: queue.rows, lambda: queue.bytes, self._waiting)
@@ -98,11 +100,11 @@ class Engine:
     def start(self) -> None:
         """Warm up, then report ready. Parallelism is over rows and batches, so torch itself gets one thread."""
         torch.set_num_threads(1)
-        set_threads(self._settings.compute_threads)
+        yielding(lambda: set_threads(self._settings.compute_threads))
         self.self_test()
         self._stopping = False
         for number in range(self._settings.compute_threads):
-            worker = threading.Thread(target=self._serve, name=f"logitd-compute-{number}", daemon=True)
+            worker = threading.Thread(target=self._work, name=f"logitd-compute-{number}", daemon=True)
             worker.start()
             self._workers.append(worker)
         self.ready = True
@@ -179,6 +181,10 @@ class Engine:
         if item.left:
             with self._change:
                 self._batcher.remove(item)
+
+    def _work(self) -> None:
+        yield_to_others()
+        self._serve()
 
     def _serve(self) -> None:
         """Compute batches until the engine stops. Nothing that a batch does ends the thread."""

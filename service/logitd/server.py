@@ -30,6 +30,7 @@ from logitd_kernels.errors import BackendUnavailable
 
 _log = logging.getLogger("logitd.server")
 _KEEP_ALIVE_SECONDS = 75
+_SWITCH_SECONDS = 0.0005  # what a compute thread's Python may keep the event loop waiting; ten times that by default
 _LAST_PORT = 65535
 
 
@@ -109,6 +110,7 @@ def _serve(app: Observed, settings: Settings, config: uvicorn.Config, closing: E
     Raises:
         CannotServe: somebody else has the port, or it is not for us.
     """
+    sys.setswitchinterval(_SWITCH_SECONDS)
     main = _main_listener(settings)
     closing.callback(main.close)
     port = settings.admin_port

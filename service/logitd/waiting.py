@@ -1,6 +1,10 @@
 """Waiting for work on behalf of a client: until it is done, its time is over, or the client has left."""
 
 import asyncio
+import contextlib
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -13,7 +17,30 @@ from logitd.errors import DeadlinePassed
 
 T = TypeVar("T")
 
+_NICENESS = 5
 _WATCH_AFTER_SECONDS = 0.01  # most work is done sooner; watching a connection costs a task
+
+
+def yield_to_others() -> None:
+    """Let the event loop go first where cores are short: the calling thread, and threads that it starts, are nicer.
+
+    Only Linux has niceness by thread; elsewhere nothing happens.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def yielding(start: Callable[[], None]) -> None:
+    """Call what starts threads so that these are nicer than the calling one."""
+
+    def run() -> None:
+        yield_to_others()
+        start()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
 
 
 def on_pool(pool: Executor, work: Callable[[], T]) -> "asyncio.Future[T]":

@@ -139,3 +139,14 @@ def test_sixty_four_mebibytes_in_small_writes(wire):
     body = content(64 << 20)
     wire.send(head("POST", "/probe/digest", f"content-length: {len(body)}"), *pieces(body, 256))
     assert wire.answer().body == digest(body)
+
+
+def test_an_answer_comes_in_one_piece(ours):
+    """Head and body are written together: one system call, and the client wakes up once."""
+    with ours.connected() as connection:
+        for _ in range(5):
+            connection.send(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+            piece = connection.socket.recv(1 << 16)
+            head, _, body = piece.partition(b"\r\n\r\n")
+            assert b"200 OK" in head
+            assert len(body) == int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])

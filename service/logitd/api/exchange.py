@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from logitd.admission import Admission
 from logitd.api.answers import media_type
-from logitd.api.body import read_body
+from logitd.api.body import declared_length, read_body
 from logitd.attending import Attending
 from logitd.engine import Engine, Stages
 from logitd.errors import DeadlinePassed, Malformed, PayloadTooLarge, ServiceError, Shed, SlowBody, Unavailable
@@ -31,7 +31,6 @@ HEAVY_ROWS = 64  # checked and encoded one by one
 
 _TIMEOUT_HEADERS = ("x-request-timeout-ms", "x-envoy-expected-rq-timeout-ms")
 _MILLISECONDS = re.compile(r"[0-9]{1,9}")
-_LENGTH = re.compile(r"[0-9]{1,19}")
 _REJECTED: dict[type[ServiceError], str] = {
     DeadlinePassed: "deadline",
     PayloadTooLarge: "too_large",
@@ -157,7 +156,7 @@ def admitted(request: Request) -> Iterator[Exchange]:
     deadline = deadline_of(request)
     exchange = Exchange(request, deadline)
     try:
-        with admission.entered(_declared_bytes(request), deadline - time.monotonic()):
+        with admission.entered(declared_length(request, exchange.settings), deadline - time.monotonic()):
             yield exchange
     except ClientDisconnect:
         metrics.cancelled(exchange.doing)
@@ -185,12 +184,3 @@ def deadline_of(request: Request) -> float:
                 raise Malformed.at(name, f"expected a whole number of milliseconds, got {sent[:40]!r}")
             seconds = min(seconds, int(sent) / 1000)
     return time.monotonic() + seconds
-
-
-def _declared_bytes(request: Request) -> int | None:
-    declared = request.headers.get("content-length")
-    if declared is None:
-        return None
-    if not _LENGTH.fullmatch(declared):
-        raise Malformed.at("content-length", f"expected a whole number, got {declared[:40]!r}")
-    return int(declared)

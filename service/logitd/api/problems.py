@@ -60,9 +60,7 @@ def responses(*extra: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
 
 def refusals(*errors: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI entries of what a route may refuse with."""
-    return {
-        error.status: {"description": error.title, "content": {MEDIA_TYPE: {"schema": SCHEMA}}} for error in errors
-    }
+    return {error.status: {"description": error.title, "content": {MEDIA_TYPE: {"schema": SCHEMA}}} for error in errors}
 
 
 def document(error: ServiceError) -> dict[str, Any]:

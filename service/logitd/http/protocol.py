@@ -6,12 +6,14 @@ whole way.
 """
 
 import asyncio
+from typing import cast
 
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from logitd.errors import Malformed, ServiceError
+from logitd.http.corked import Corked
 from logitd.http.ending import Ending
 from logitd.http.readers import Reader, Target
 
@@ -23,7 +25,7 @@ class BodyProtocol(Ending):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; a client that then says nothing is let go like an idle one."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, Corked(transport, self.loop)))
         self._reader = Reader(self, self._scratch)
         transport.set_protocol(self._reader)
         self._watch()

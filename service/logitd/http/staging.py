@@ -1,5 +1,6 @@
 """Buffers that bodies are received into: a bounded pool, and memory that comes back when its last reader lets go."""
 
+import mmap
 import threading
 import weakref
 from collections import deque
@@ -7,6 +8,9 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+Block = bytearray | mmap.mmap
+
+_MAPPED_BYTES = 1 << 18  # from here on zeroing memory that is about to be written costs more than mapping it
 _SMALLEST_BYTES = 1 << 15  # below, asking for memory costs no more than keeping it
 _LARGEST_SHARE = 4  # no block takes more than a quarter of the pool
 
@@ -24,7 +28,7 @@ class StagingPool:
 
     def __init__(self, total_bytes: int) -> None:
         self._total_bytes = total_bytes
-        self._free: dict[int, deque[bytearray]] = {}
+        self._free: dict[int, deque[Block]] = {}
         self._held_bytes = 0
         self._lock = threading.Lock()  # never taken where a lease ends: that may be in the middle of a collection
 
@@ -42,17 +46,17 @@ class StagingPool:
         """Return a buffer of `length` bytes; what is in it is whatever was, until it is written."""
         size = _block_bytes(length)
         if length < _SMALLEST_BYTES or size > self._total_bytes // _LARGEST_SHARE:
-            return _array(bytearray(length), length)
+            return _array(_memory(length), length)
         with self._lock:
             free = self._free.setdefault(size, deque())
             block = _popped(free) or self._grown(size)
         if block is None:
-            return _array(bytearray(length), length)
+            return _array(_memory(length), length)
         lent = _array(block, length)
         weakref.finalize(lent, free.append, block).atexit = False
         return lent
 
-    def _grown(self, size: int) -> bytearray | None:
+    def _grown(self, size: int) -> Block | None:
         """Return a new block, for which free ones of other sizes make room; None where the pool is lent out."""
         for other, blocks in self._free.items():
             while self._held_bytes + size > self._total_bytes and _popped(blocks) is not None:
@@ -60,7 +64,7 @@ class StagingPool:
         if self._held_bytes + size > self._total_bytes:
             return None
         self._held_bytes += size
-        return bytearray(size)
+        return _memory(size)
 
 
 def _block_bytes(length: int) -> int:
@@ -69,12 +73,16 @@ def _block_bytes(length: int) -> int:
     return octave * 3 // 4 if octave >= 4 and length <= octave * 3 // 4 else octave
 
 
-def _popped(blocks: deque[bytearray]) -> bytearray | None:
+def _memory(size: int) -> Block:
+    return mmap.mmap(-1, size) if size >= _MAPPED_BYTES else bytearray(size)
+
+
+def _popped(blocks: deque[Block]) -> Block | None:
     try:
         return blocks.pop()  # the last one given back is the one most likely still in a cache
     except IndexError:
         return None
 
 
-def _array(block: bytearray, length: int) -> NDArray[np.uint8]:
+def _array(block: Block, length: int) -> NDArray[np.uint8]:
     return np.frombuffer(block, np.uint8, length) if length else np.empty(0, np.uint8)
