@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loadtest.http import servers
-from loadtest.http.cases import Case, cases
+from loadtest.http.cases import Case, cases, in_memory, row
 from loadtest.http.claims import judge
 from loadtest.http.client import closed_loop
+from loadtest.http.regions import shared
 from loadtest.http.report import Figure, Report
 from loadtest.kernels.machine import machine
 from loadtest.kernels.report import BASELINES
@@ -30,11 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(about(report.machine))
     with contextlib.ExitStack() as running:
         addresses = {
-            "logitd": running.enter_context(servers.logitd()),
+            "logitd": running.enter_context(servers.logitd("--shared-memory", "true")),
             "stock": running.enter_context(servers.bare("stock")),
             "protocol": running.enter_context(servers.bare("logitd")),
         }
-        report.figures = measure(cases(), addresses, *((2, 0.4) if options.quick else (9, 1.0)))
+        region = running.enter_context(shared(addresses["logitd"], row()))
+        report.figures = measure([*cases(), in_memory(region)], addresses, *((2, 0.4) if options.quick else (9, 1.0)))
     print(*(figure.line() for figure in report.figures), sep="\n")
     report.claims = judge(report.figures)
     print(f"\nclaims, {_CONNECTIONS} connections{CLAIMS}", *map(verdict, report.claims), sep="\n")

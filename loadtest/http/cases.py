@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from loadtest.http.client import Load, get, post
+from loadtest.http.regions import infer
 from loadtest.kernels.rows import pool
 
 VOCAB = 128_256
@@ -64,6 +65,17 @@ def head(rows: int = 1) -> bytes:
         "log_z_temperatures": np.array([1.0, PARAMS["temperature"]]),
     }
     return bytes(save(tensors, {"request": json.dumps({"params": PARAMS, "vocab_size": VOCAB})}))
+
+
+def row() -> bytes:
+    """Return the one row that lies in shared memory."""
+    return bytes(pool("peaked", 1, VOCAB)[0].numpy())
+
+
+def in_memory(region: str) -> Case:
+    """Return the case whose row lies in a registered region: nothing but its name goes over the wire."""
+    body = infer(region, VOCAB, 4 * VOCAB, PARAMS)
+    return Case("shared memory", "logitd", "/v2/models/sample/infer", body, "application/json")
 
 
 def cases() -> list[Case]:

@@ -29,6 +29,7 @@ CLAIMS = (
     Claim("our protocol drains, over stock uvicorn, 4.1 MB", ("drain", "protocol", 8), ("drain", "stock", 8), 3.0),
     Claim("sampling, over stock uvicorn's bare drain, 513 kB", ("sample", "logitd", 1), ("drain", "stock", 1), 1.3),
     Claim("sampling, over stock uvicorn's bare drain, 4.1 MB", ("sample", "logitd", 8), ("drain", "stock", 8), 2.5),
+    Claim("shared memory, over GET /health/live", ("shared", "logitd", 1), ("GET", "logitd", 1), 0.4),
     Claim("head form, over GET /health/live", ("head", "logitd", 1), ("GET", "logitd", 1), 0.4),
 )
 

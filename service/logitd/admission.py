@@ -45,12 +45,12 @@ class Admission:
         if declared_bytes is not None and size > limits.max_body_bytes:
             raise PayloadTooLarge.at("body", f"at most {limits.max_body_bytes} bytes, {size} are declared")
         if self.requests >= limits.max_inflight_requests:
-            raise Shed(f"{self.requests} requests are being answered; try again later", self.retry_after_seconds())
+            raise self._shed(f"{self.requests} requests are being answered; try again later", "requests")
         if self.requests and self.bytes + size > limits.max_inflight_bytes:
-            raise Shed(f"{self.bytes} bytes of requests are being answered; try again", self.retry_after_seconds())
+            raise self._shed(f"{self.bytes} bytes of requests are being answered; try again later", "bytes")
         wait = self._drain_seconds()
         if wait and wait > _PATIENCE * seconds:
-            raise Shed(f"{self.requests} requests are being answered, which takes longer", self.retry_after_seconds())
+            raise self._shed(f"the {self.requests} requests that are being answered leave it no time", "wait")
         self.requests += 1
         self.bytes += size
         try:
@@ -59,6 +59,9 @@ class Admission:
         finally:
             self.requests -= 1
             self.bytes -= size
+
+    def _shed(self, detail: str, reason: str) -> Shed:
+        return Shed(detail, self.retry_after_seconds(), reason)
 
     def retry_after_seconds(self) -> int:
         """Return after how many seconds all who are here now will be answered, as fast as others were lately."""

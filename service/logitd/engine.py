@@ -142,7 +142,7 @@ class Engine:
             Shed: the queue is full.
         """
         if self._batcher.rows + work.rows > self._settings.max_queue_rows and len(self._batcher):
-            raise Shed(f"{self._batcher.rows} rows are waiting to be computed", self._retry_after_seconds())
+            raise Shed(f"{self._batcher.rows} rows are waiting to be computed", self._retry_after_seconds(), "rows")
         ticket = Ticket(work, asyncio.get_running_loop().create_future())
         item = Item(ticket, work.key, work.rows, work.row_bytes, time.monotonic(), deadline)
         ticket.future.add_done_callback(lambda _: self._drop(item))

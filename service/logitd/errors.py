@@ -143,13 +143,17 @@ class Unavailable(ServiceError):
 
 
 class Shed(ServiceError):
-    """More work is here than can be done soon; `retry_after_seconds` is when there should be room."""
+    """More work is here than can be done soon; `retry_after_seconds` is when there should be room.
+
+    `reason` is for metrics: of what there is too much.
+    """
 
     status, slug, title = 429, "overloaded", "Too many requests"
 
-    def __init__(self, detail: str, retry_after_seconds: int) -> None:
+    def __init__(self, detail: str, retry_after_seconds: int, reason: str) -> None:
         super().__init__(detail)
         self.retry_after_seconds = retry_after_seconds
+        self.reason = reason
 
 
 class DeadlinePassed(ServiceError):

@@ -16,7 +16,7 @@ _ENTROPY_NATS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8
 _RELATIVE_ERROR = [1e-6, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]
 
 STAGES = ("read", "decode", "queue", "compute", "encode")
-REJECTIONS = ("inflight", "queue_full", "deadline", "slow_body", "too_large", "unavailable", "auth")
+REJECTIONS = ("requests", "bytes", "wait", "rows", "deadline", "slow_body", "too_large", "unavailable")
 CANCELLED_STAGES = ("reading", "queued", "computing")
 _POWERS = [2**power for power in range(13)]
 ROW_KINDS = ("ok", "nan", "posinf", "all_neginf", "head_too_short")

@@ -98,6 +98,7 @@ def _config(app: Observed, settings: Settings) -> uvicorn.Config:
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         ssl_certfile=certificate,
         ssl_keyfile=key,
+        proxy_headers=False,  # nothing asks who a client says it is
         server_header=False,
         access_log=False,
         log_config=None,

@@ -4,14 +4,14 @@ import pytest
 from probe import Served
 
 
-@pytest.fixture(scope="package", params=["logitd", "stock"])
+@pytest.fixture(scope="module", params=["logitd", "stock"])
 def served(request):
     """A running service, its protocol ours and then uvicorn's."""
     with Served(request.param) as running:
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def ours():
     """A running service on our protocol."""
     with Served("logitd") as running:

@@ -10,7 +10,10 @@ from loadtest.http import cases, overload
 from loadtest.http.bench import measure
 from loadtest.http.claims import CLAIMS, judge
 from loadtest.http.client import Load, NotAnsweredError, ask, closed_loop, connected, get, post
+from loadtest.http.regions import shared
 from loadtest.http.report import Figure, Report
+
+from logitd.settings import Settings
 
 
 @pytest.fixture
@@ -24,6 +27,16 @@ def test_every_case_of_the_service_is_answered(address):
         if case.server == "logitd":
             with connected(address) as connection:
                 ask(connection, case.load(address).request)
+
+
+def test_a_row_in_shared_memory_is_the_row_that_is_sent(serve):
+    with serve(Settings(shared_memory=True)) as url:
+        place = urlsplit(url)
+        there = place.hostname, place.port
+        with shared(there, cases.row()) as region, connected(there) as connection:
+            answer = json.loads(ask(connection, cases.in_memory(region).load(there).request))
+            sent = json.loads(ask(connection, post("/v1/sample", cases.dense(1), cases.SAFETENSORS)))
+    assert answer["outputs"][0]["data"] == [sent["rows"][0]["token"]]
 
 
 def test_what_is_measured_is_sampled_in_both_forms_alike(address):

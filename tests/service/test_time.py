@@ -106,7 +106,7 @@ def test_who_finds_the_house_full_is_told_when_to_come_back(serve, body):
             assert int(response.headers["retry-after"]) >= 1
             assert httpx.get(f"{url}/health/live").status_code == 200
             assert busy.result().status_code == 200
-        assert metric(url, 'logitd_requests_rejected_total{reason="queue_full"}') == 1
+        assert metric(url, 'logitd_requests_rejected_total{reason="requests"}') == 1
         assert post(url, "/v1/sample", SMALL).status_code == 200
         assert metric(url, "logitd_admitted_requests") == 0
         assert metric(url, "logitd_inflight_bytes") == 0

@@ -34,7 +34,6 @@ _MILLISECONDS = re.compile(r"[0-9]{1,9}")
 _REJECTED: dict[type[ServiceError], str] = {
     DeadlinePassed: "deadline",
     PayloadTooLarge: "too_large",
-    Shed: "queue_full",
     SlowBody: "slow_body",
     Unavailable: "unavailable",
 }
@@ -162,8 +161,9 @@ def admitted(request: Request) -> Iterator[Exchange]:
         metrics.cancelled(exchange.doing)
         raise
     except ServiceError as error:
-        if type(error) in _REJECTED:
-            metrics.rejected(_REJECTED[type(error)])
+        reason = error.reason if isinstance(error, Shed) else _REJECTED.get(type(error))
+        if reason is not None:
+            metrics.rejected(reason)
         raise
     finally:
         metrics.stages(exchange.stages.seconds)

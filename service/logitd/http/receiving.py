@@ -14,7 +14,7 @@ DRAIN_BYTES = 65_536  # an unread rest up to this is read and dropped, so that t
 RECEIVE_INTO = "logitd.receive_into"
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_READ_BYTES = 1 << 17  # at once: libuv reads 32 times before it looks at anybody else
+_READ_BYTES = 1 << 18  # at once: libuv reads 32 times before it looks at anybody else
 _SLOW_BODY = 408
 
 
