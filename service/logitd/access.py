@@ -93,8 +93,17 @@ def _named(source: str, entries: Iterable[str], before: int) -> list[tuple[str, 
             continue
         name, colon, key = entry.rpartition(":")
         name, key = name.strip() or _UNNAMED.format(before + len(keys) + 1), key.strip()
-        if not key or not key.isascii() or not key.isprintable() or " " in key or (colon and not name.isprintable()):
-            raise CannotServe(f"{source}: key {len(keys) + 1} must be printable ASCII without spaces, or name:key")
+        if (
+            ":" in name
+            or not key
+            or not key.isascii()
+            or not key.isprintable()
+            or " " in key
+            or (colon and not name.isprintable())
+        ):
+            raise CannotServe(
+                f"{source}: key {len(keys) + 1} must be printable ASCII without spaces and colons, or name:key"
+            )
         keys.append((name, key))
     if not keys:
         raise CannotServe(f"{source}: holds no key")

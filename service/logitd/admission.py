@@ -2,17 +2,23 @@
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from logitd.errors import PayloadTooLarge, Shed
+from logitd.pace import Pace
 from logitd.settings import Settings
 
-_REMEMBERED_SECONDS = 5.0
-_TELLING = 8  # requests that must have been answered lately for a rate
 _PATIENCE = 0.5  # of a deadline: what is let in is to be answered, not to be nearly answered
 _LONGEST_WAIT_SECONDS = 60
+_CROWD = 8
+
+
+class Permit:
+    """One request that was let in."""
+
+    def __init__(self) -> None:
+        self.competes = False
 
 
 class Admission:
@@ -21,16 +27,21 @@ class Admission:
     Args:
         settings: how many requests and bytes.
         clock: monotonic, seconds.
+
+    Attributes:
+        requests, bytes: who is inside.
+        competing: how many of them have sent their body and want to be computed.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        self._answered: deque[float] = deque(maxlen=4096)  # when requests were answered
+        self._pace = Pace()
         self.requests = 0
         self.bytes = 0
+        self.competing = 0
 
     @contextmanager
-    def entered(self, declared_bytes: int | None, seconds: float = math.inf) -> Iterator[None]:
+    def entered(self, declared_bytes: int | None, seconds: float = math.inf) -> Iterator[Permit]:
         """Count a request in until it is answered.
 
         Args:
@@ -40,6 +51,30 @@ class Admission:
             PayloadTooLarge: no body may be so large.
             Shed: there is no room now.
         """
+        size = self._admissible(declared_bytes, seconds)
+        permit = Permit()
+        self.requests += 1
+        self.bytes += size
+        try:
+            yield permit
+            if permit.competes:
+                self._pace.ended(1, self._clock())  # only what was answered tells how fast work is done
+        finally:
+            self.requests -= 1
+            self.bytes -= size
+            self.competing -= permit.competes
+
+    def compete(self, permit: Permit) -> None:
+        """Say that a request has sent its body, and is one of those that others wait for."""
+        if not permit.competes:
+            permit.competes = True
+            self.competing += 1
+
+    def retry_after_seconds(self) -> int:
+        """Return after how many seconds those who compete now will have been answered."""
+        return max(1, min(_LONGEST_WAIT_SECONDS, math.ceil(self._wait_seconds())))
+
+    def _admissible(self, declared_bytes: int | None, seconds: float) -> int:
         limits = self._settings
         size = limits.max_chunked_body_bytes if declared_bytes is None else declared_bytes
         if declared_bytes is not None and size > limits.max_body_bytes:
@@ -48,31 +83,19 @@ class Admission:
             raise self._shed(f"{self.requests} requests are being answered; try again later", "requests")
         if self.requests and self.bytes + size > limits.max_inflight_bytes:
             raise self._shed(f"{self.bytes} bytes of requests are being answered; try again later", "bytes")
-        wait = self._drain_seconds()
-        if wait and wait > _PATIENCE * seconds:
-            raise self._shed(f"the {self.requests} requests that are being answered leave it no time", "wait")
-        self.requests += 1
-        self.bytes += size
-        try:
-            yield
-            self._answered.append(self._clock())  # only what was answered tells how fast work is done
-        finally:
-            self.requests -= 1
-            self.bytes -= size
+        wait = self._wait_seconds()
+        if wait > _PATIENCE * seconds:
+            raise self._shed(f"those before it take {wait:.1f} s; that leaves it no time", "wait")
+        return size
+
+    def _wait_seconds(self) -> float:
+        """Return how long those who compete now will take; 0 where they are few, or too little is known."""
+        if self.competing < _CROWD:  # how fast they are answered tells how often somebody asks, and nothing of capacity
+            self._pace.waits_no_more()
+            return 0.0
+        now = self._clock()
+        self._pace.waits(now)
+        return self._pace.seconds(self.competing, now) or 0.0
 
     def _shed(self, detail: str, reason: str) -> Shed:
         return Shed(detail, self.retry_after_seconds(), reason)
-
-    def retry_after_seconds(self) -> int:
-        """Return after how many seconds all who are here now will be answered, as fast as others were lately."""
-        wait = self._drain_seconds()
-        return 1 if wait is None else max(1, min(_LONGEST_WAIT_SECONDS, math.ceil(wait)))
-
-    def _drain_seconds(self) -> float | None:
-        """Return how long all who are here now will take, None where nobody can tell."""
-        now = self._clock()
-        while self._answered and self._answered[0] < now - _REMEMBERED_SECONDS:
-            self._answered.popleft()
-        if len(self._answered) < _TELLING:
-            return None
-        return self.requests * (now - self._answered[0]) / len(self._answered)

@@ -44,6 +44,7 @@ def create_app(settings: Settings | None = None) -> Observed:
     """
     settings = settings or Settings()
     app = FastAPI(title="logitd", summary=_SUMMARY, version=__version__, lifespan=_lifespan, redoc_url=None)
+    app.router.redirect_slashes = False  # to wherever the Host header says
     rooms = (sample, softmax, attention, compare, plan, sessions, session_steps, health)
     routers = (*(room.router for room in rooms), health.probes, *v2.ROUTERS)
     for router in routers:
@@ -58,20 +59,20 @@ def create_app(settings: Settings | None = None) -> Observed:
     app.state.lifecycle = lifecycle = Lifecycle()
     metrics.readiness(lambda: lifecycle.ready)
     app.state.metrics = metrics
+    app.state.engine = engine = Engine(settings, metrics)
     app.state.admission = admission = Admission(settings)
     metrics.admission(lambda: admission.requests, lambda: admission.bytes)
     app.state.staging = StagingPool(settings.staging_pool_bytes)
-    app.state.engine = Engine(settings, metrics, admission.retry_after_seconds)
     app.state.attending = Attending(settings, metrics)
     app.state.sessions = sessions_kept = Sessions(settings)
     metrics.sessions(lambda: len(sessions_kept), lambda: sessions_kept.held_bytes)
     app.state.statistics = Statistics(MODELS, VERSION)
     app.state.shared_memory = SharedMemory(settings.max_shared_regions, settings.max_shared_bytes)
-    app.state.engine.on_failure = lifecycle.failed
-    lifecycle.watch(app.state.engine.busy_seconds)
+    engine.on_failure = lifecycle.failed
+    lifecycle.watch(engine.busy_seconds)
     keys = keys_of(settings)
     direct = Direct(app, [route for route in routes if route.path in _DIRECT])
-    return Observed(direct if keys is None else Access(direct, keys), app.state.engine, metrics, lifecycle)
+    return Observed(direct if keys is None else Access(direct, keys), engine, metrics, lifecycle)
 
 
 @asynccontextmanager

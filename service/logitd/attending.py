@@ -44,6 +44,15 @@ class Attending:
         """Finish what runs and end the pool."""
         self._pool.shutdown(wait=True)
 
+    def check_room(self) -> None:
+        """Refuse who could not be taken in now.
+
+        Raises:
+            Unavailable: as many as `attention_queue` are in the house.
+        """
+        if self._inside >= self._settings.attention_queue:
+            raise Unavailable(f"{self._inside} attention requests are waiting or running; try again")
+
     def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Run something on the pool; cancelled before its turn it is never run.
 
@@ -53,8 +62,7 @@ class Attending:
             Unavailable: as many as `attention_queue` are in the house.
         """
         with self._counting:
-            if self._inside >= self._settings.attention_queue:
-                raise Unavailable(f"{self._inside} attention requests are waiting or running; try again")
+            self.check_room()
             self._inside += 1
         running = self._pool.submit(work)
         running.add_done_callback(self._leave)

@@ -85,8 +85,9 @@ class Batcher(Generic[T]):
         return len(self._queue)
 
     def oldest(self) -> float | None:
-        """Return when the item came that waits longest for its first row; None where nobody waits."""
-        return min((item.enqueued for item in self._queue.values()), default=None)
+        """Return when the item came that waits longest for its first row; None where none does."""
+        # Those that wait for their first row stand in the order in which they came.
+        return next((item.enqueued for item in self._queue.values() if not item.handed), None)
 
     def add(self, item: Item[T]) -> None:
         """Put work at the end."""

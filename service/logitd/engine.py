@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -74,18 +75,15 @@ class Engine:
     Args:
         settings: backend, number of compute threads, budgets of a batch and of the queue.
         metrics: where rows, tokens, entropies and batches are recorded.
-        retry_after_seconds: when there should be room, for who is turned away.
     Raises:
         BackendUnavailable: an explicitly named backend cannot run here.
     """
 
-    def __init__(
-        self, settings: Settings, metrics: Metrics, retry_after_seconds: Callable[[], int] = lambda: 1
-    ) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.backend = pick(settings.backend)
         self.ready = False
         self.on_failure: Callable[[str], None] = lambda reason: None
-        self._settings, self._metrics, self._retry_after_seconds = settings, metrics, retry_after_seconds
+        self._settings, self._metrics = settings, metrics
         self._batcher: Batcher[Ticket] = Batcher(settings.batch_rows, settings.batch_bytes)
         self._change = threading.Condition()
         self._stopping = False
@@ -95,7 +93,7 @@ class Engine:
         )
         self._running: dict[int, float] = {}  # since when each busy thread is at its batch, monotonic
         queue = self._batcher
-        metrics.queue(lambda: len(queue), lambda: queue.rows, lambda: queue.bytes, self._waiting)
+        metrics.queue(lambda: len(queue), lambda: queue.rows, lambda: queue.bytes, self.oldest_seconds)
 
     def start(self) -> None:
         """Warm up, then report ready. Parallelism is over rows and batches, so torch itself gets one thread."""
@@ -142,11 +140,11 @@ class Engine:
             Shed: the queue is full.
         """
         if self._batcher.rows + work.rows > self._settings.max_queue_rows and len(self._batcher):
-            raise Shed(f"{self._batcher.rows} rows are waiting to be computed", self._retry_after_seconds(), "rows")
+            raise Shed(f"{self._batcher.rows} rows are waiting to be computed", self.retry_after_seconds(), "rows")
         ticket = Ticket(work, asyncio.get_running_loop().create_future())
         item = Item(ticket, work.key, work.rows, work.row_bytes, time.monotonic(), deadline)
         ticket.future.add_done_callback(lambda _: self._drop(item))
-        if work.is_light and not self._running and not len(self._batcher):
+        if work.is_light:
             self._compute_here(item)
             return ticket
         with self._change:
@@ -164,17 +162,22 @@ class Engine:
         return time.monotonic() - min(begun) if begun else 0.0
 
     def _compute_here(self, item: Item[Ticket]) -> None:
-        """Compute light work on the event loop: handing it to another thread and back takes longer than the work."""
+        """Compute light work on the event loop: it neither waits for others, nor for two switches of threads."""
         ticket, began = item.work, time.perf_counter()
         part = Part(item, 0, item.rows)
         item.handed = item.rows
         outcomes = self._batch([part])
         ticket.settle(part.start, outcomes[0], began, time.perf_counter())
 
-    def _waiting(self) -> float:
+    def oldest_seconds(self) -> float:
+        """Return how long the oldest work has waited of which nothing was computed yet; 0 where none does."""
         with self._change:
             oldest = self._batcher.oldest()
         return 0.0 if oldest is None else time.monotonic() - oldest
+
+    def retry_after_seconds(self) -> int:
+        """Return when there should be room: what comes last now waits about as long as what was first has."""
+        return max(1, math.ceil(self.oldest_seconds()))
 
     def _drop(self, item: Item[Ticket]) -> None:
         """Take out what is left of work whose answer nobody waits for any more."""

@@ -1,5 +1,7 @@
 """Permits: counted in before a body is read, counted out whatever happens."""
 
+import contextlib
+
 import pytest
 
 from logitd.admission import Admission
@@ -7,27 +9,24 @@ from logitd.errors import PayloadTooLarge, Shed
 from logitd.settings import Settings
 
 
-class Clock:
+class World:
     now = 100.0
 
-    def __call__(self):
-        return self.now
+
+@pytest.fixture
+def world():
+    return World()
 
 
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def admission(clock):
+def admission(world):
     limits = {
         "max_inflight_requests": 3,
         "max_inflight_bytes": 1000,
         "max_body_bytes": 2000,
         "max_chunked_body_bytes": 300,
     }
-    return Admission(Settings(**limits), clock)
+    return Admission(Settings(**limits), lambda: world.now)
 
 
 def test_requests_are_counted_in_and_out(admission):
@@ -62,28 +61,77 @@ def test_a_body_that_alone_is_more_than_all_may_have_comes_in_alone(admission):
         pass
 
 
-def go_by(admission, clock, count, seconds):
-    for _ in range(count):
-        clock.now += seconds
-        with admission.entered(0):
-            pass
-
-
-def test_who_is_shed_is_told_when_there_should_be_room(admission, clock):
-    assert admission.retry_after_seconds() == 1  # nothing is known yet
-    go_by(admission, clock, 20, 0.5)  # two a second
-    with admission.entered(0), admission.entered(0), admission.entered(0):
-        assert admission.retry_after_seconds() == 2  # three are inside: a second and a half
-        clock.now += 60
-        assert admission.retry_after_seconds() == 1  # nobody has left for a minute: nothing is known any more
-
-
-def test_who_could_not_be_answered_in_time_does_not_come_in(admission, clock):
-    go_by(admission, clock, 20, 0.5)
-    with admission.entered(0, 0.01), admission.entered(0):
-        with pytest.raises(Shed), admission.entered(0, 1.0):  # a second for those inside, and no time for itself
-            pass
-        with admission.entered(0, 2.0):
-            pass
-    with admission.entered(0, 0.01):  # nobody is inside
+def test_who_is_shed_is_told_of_what_there_is_too_much(admission):
+    with admission.entered(0), admission.entered(900), pytest.raises(Shed) as shed, admission.entered(200):
         pass
+    assert (shed.value.retry_after_seconds, shed.value.reason) == (1, "bytes")
+    with admission.entered(0), admission.entered(0), admission.entered(0):
+        with pytest.raises(Shed) as shed, admission.entered(0):
+            pass
+        assert shed.value.reason == "requests"
+
+
+@pytest.fixture
+def roomy(world):
+    return Admission(Settings(), lambda: world.now)
+
+
+@contextlib.contextmanager
+def competing(admission, count):
+    with contextlib.ExitStack() as inside:
+        for _ in range(count):
+            admission.compete(inside.enter_context(admission.entered(0)))
+        yield
+
+
+def answered(admission, world, count, seconds):
+    for _ in range(count):
+        with admission.entered(0) as permit:
+            admission.compete(permit)
+            world.now += seconds
+
+
+def test_who_could_not_be_answered_in_time_does_not_come_in(roomy, world):
+    with competing(roomy, 10):
+        answered(roomy, world, 20, 0.5)  # two a second, in a crowd
+        assert roomy.competing == 10
+        assert roomy.retry_after_seconds() == 5
+        with pytest.raises(Shed) as shed, roomy.entered(0, 9.0):  # five seconds for those ten, and as much for itself
+            pass
+        assert (shed.value.reason, shed.value.retry_after_seconds) == ("wait", 5)
+        with roomy.entered(0, 11.0):
+            pass
+    with roomy.entered(0, 0.01):  # the crowd is gone
+        pass
+    assert roomy.competing == 0
+
+
+def test_few_are_no_crowd(roomy, world):
+    """Two answers a second, because nobody asks more often."""
+    answered(roomy, world, 50, 0.5)
+    with competing(roomy, 7), roomy.entered(0, 0.01):
+        pass
+
+
+def test_who_has_not_sent_a_body_is_not_waited_for(roomy, world):
+    with contextlib.ExitStack() as stalled:
+        for _ in range(100):
+            stalled.enter_context(roomy.entered(0))
+        answered(roomy, world, 50, 0.5)
+        with roomy.entered(0, 0.01):
+            pass
+
+
+def test_what_fails_tells_nothing_of_the_pace(roomy, world):
+    def fail():
+        with roomy.entered(0) as permit:
+            roomy.compete(permit)
+            world.now += 0.5
+            raise RuntimeError
+
+    with competing(roomy, 10):
+        for _ in range(20):
+            with pytest.raises(RuntimeError):
+                fail()
+        with roomy.entered(0, 0.01):
+            pass

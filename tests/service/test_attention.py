@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import socket
 import threading
 import time
 
@@ -232,6 +233,11 @@ def test_sampling_goes_on_while_attention_computes(serve):
         refused = post(url, PATH, packed(tensors(2)), SAFETENSORS, **BINARY)
         assert refused.status_code == 503
         assert refused.headers["retry-after"] == "1"
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as client:  # before a byte of the body
+            head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: {SAFETENSORS}\r\ncontent-length: 9000000\r\n\r\n"
+            client.sendall(head.encode())
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 503")
         spans = []
         while not long[0].done() and len(spans) < 20:
             began = time.perf_counter()

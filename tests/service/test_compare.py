@@ -118,6 +118,7 @@ def test_a_reader_that_leaves_ends_the_work(serve):
         while post(url, PATH, packed(tensors(2), {"methods": []}), SAFETENSORS).status_code == 503:
             assert time.monotonic() < deadline, "its place was not given back"
             time.sleep(0.1)
+        assert 'logitd_cancelled_total{stage="computing"} 1.0' in httpx.get(f"{url}/metrics").text
 
 
 def test_work_counts_every_trial(serve):

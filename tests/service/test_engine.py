@@ -67,11 +67,11 @@ def dense(rows, seed, vocab=300, **params):
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(rows, vocab, generator=generator) * 3
     values = [check({"seed": seed, "step": row, "top_p": 0.9, **params}) for row in range(rows)]
-    return SampleWork(DenseRows(logits), values)
+    return SampleWork(DenseRows(logits), values, logprobs=2)  # log-probabilities are not light: it queues
 
 
 def alone(engine, work):
-    return sample(work.dense, work.values, backend=engine.backend)
+    return sample(work.dense, work.values, backend=engine.backend, logprobs=work.logprobs)
 
 
 def test_batches_and_parts_have_the_answers_of_single_requests(engine):
@@ -230,6 +230,22 @@ def test_stopping_finishes_what_is_queued():
 
     assert run(main) == [[number] for number in range(40)]
     assert not engine.ready
+
+
+def test_light_work_waits_for_nobody(engine):
+    work = dense(1, 5)
+    light = SampleWork(work.dense, work.values)
+
+    async def main():
+        first, ticket = await blocked(engine, [])
+        answers = await asyncio.wait_for(engine.submit(light).future, 10)
+        first.leave.set()
+        await ticket.future
+        return answers
+
+    assert light.is_light
+    assert not work.is_light
+    assert run(main) == sample(light.dense, light.values, backend=engine.backend)
 
 
 def test_it_takes_work_at_once_when_idle(engine):

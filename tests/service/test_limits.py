@@ -79,6 +79,14 @@ def test_many_tiny_chunks(small_url):
     assert b'"token":2' in reply
 
 
+def test_json_that_is_declared_too_large_is_refused_before_a_byte_of_it(small_url):
+    with connected(small_url) as connection:
+        connection.sendall(head("content-length: 60000"))
+        reply = answer(connection)
+    assert reply.startswith(b"HTTP/1.1 413")
+    assert b"JSON is capped at 50000 bytes" in reply
+
+
 def test_json_has_a_lower_limit(small_url):
     response = post(small_url, "/v1/sample", {"logits": [[0.0] * 15_000]})
     assert response.status_code == 413

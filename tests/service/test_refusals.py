@@ -272,7 +272,8 @@ def test_query_parameters_are_checked(service_url):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/v1/sample", 405), ("GET", "/v1/none", 404), ("PUT", "/", 405)]
+    ("method", "path", "status"),
+    [("GET", "/v1/sample", 405), ("GET", "/v1/none", 404), ("PUT", "/", 405), ("GET", "/v1/sample/", 404)],
 )
 def test_routes(service_url, method, path, status):
     refused(httpx.request(method, f"{service_url}{path}"), status)

@@ -1,6 +1,7 @@
 """A request's time, and what becomes of work that nobody waits for, on the running service."""
 
 import concurrent.futures
+import contextlib
 import re
 import socket
 import time
@@ -12,7 +13,7 @@ from wire import SAFETENSORS, packed, post, sampled
 
 from logitd.settings import Settings
 
-SMALL = {"logits": [[1, 2, 3]], "params": {"seed": 1}}
+SMALL = {"logits": [[1, 2, 3]], "params": {"seed": 1, "n": 2}}  # off the compiled path: it queues
 BLOCKING = Settings(compute_threads=1, batch_bytes=1 << 30, batch_rows=4096)
 
 
@@ -64,8 +65,29 @@ def test_a_timeout_that_is_no_number_of_milliseconds_is_named(service_url, heade
 
 
 def test_no_time_at_all_is_a_deadline_that_has_passed(service_url):
-    assert post(service_url, "/v1/sample", SMALL, **{"x-request-timeout-ms": "0"}).status_code in (200, 504)
+    assert post(service_url, "/v1/sample", SMALL, **{"x-request-timeout-ms": "0"}).status_code == 504
     assert post(service_url, "/v1/sample", SMALL, **{"x-request-timeout-ms": "60000"}).status_code == 200
+
+
+def test_space_behind_a_timeout_is_not_part_of_it(service_url):
+    host, port = service_url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as client:
+        lines = ["POST /v1/sample HTTP/1.1", "host: x", "content-type: application/json", "content-length: 25"]
+        sent = '{"logits": [[1, 2, 3.0]]}'
+        client.sendall("\r\n".join([*lines, "x-request-timeout-ms: 5000 \t", "", sent]).encode())
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
+def test_uploads_that_stall_turn_nobody_away(serve):
+    """They are inside, but nobody waits for them."""
+    with serve(Settings()) as url, contextlib.ExitStack() as held:
+        host, port = url.removeprefix("http://").split(":")
+        for _ in range(80):
+            client = held.enter_context(socket.create_connection((host, int(port))))
+            client.sendall(b"POST /v1/sample HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        until(url, "logitd_admitted_requests", 80)
+        for _ in range(40):
+            assert post(url, "/v1/sample", SMALL, **{"x-request-timeout-ms": "1000"}).status_code == 200
 
 
 def test_a_client_that_leaves_while_queued_is_never_computed(serve, body):
@@ -73,7 +95,7 @@ def test_a_client_that_leaves_while_queued_is_never_computed(serve, body):
         busy = long(pool, url, body)
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as client:
-            sent = b'{"logits": [[1, 2, 3]]}'
+            sent = b'{"logits": [[1, 2, 3]], "params": {"n": 2}}'
             head = (
                 f"POST /v1/sample HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(sent)}"
             )
@@ -91,6 +113,7 @@ def test_a_large_request_lets_small_ones_through(serve, body):
     with serve(Settings(compute_threads=1)) as url, concurrent.futures.ThreadPoolExecutor(1) as pool:
         busy = long(pool, url, body)
         for _ in range(3):
+            assert sampled(url, [[1, 2, 3]], {"seed": 1, "n": 2})[0]["token"] in (0, 1, 2)
             assert sampled(url, [[1, 2, 3]], {"seed": 1})[0]["token"] in (0, 1, 2)
         assert not busy.done(), "the small ones waited for the large one"
         assert busy.result().status_code == 200

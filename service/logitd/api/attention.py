@@ -42,7 +42,7 @@ async def attention(request: Request) -> Response:
         with stages("encode"):
             return attention_answer(job, attended, binary)
 
-    with admitted(request) as exchange:
+    with admitted(request, attention=True) as exchange:
         return await exchange.answered(ATTENTION, work, binary)
 
 

@@ -41,7 +41,7 @@ async def compare(request: Request) -> Response:
     """
     settings: Settings = request.app.state.settings
     with ExitStack() as place:
-        exchange = place.enter_context(admitted(request))
+        exchange = place.enter_context(admitted(request, attention=True))
         decoded, stages = await exchange.undecoded(ATTENTION), exchange.stages
 
         async def work(tell: Tell) -> Json:

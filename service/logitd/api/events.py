@@ -22,7 +22,7 @@ Tell = Callable[[str, Json], None]
 _log = logging.getLogger("logitd.events")
 
 
-class ReaderLeftError(Exception):
+class ReaderLeftError(ClientDisconnect):
     """Nobody reads the events any more: raised out of `tell`, it ends the work."""
 
 
@@ -42,18 +42,19 @@ def event_stream(work: Callable[[Tell], Awaitable[Json]], held: ExitStack) -> St
         loop.call_soon_threadsafe(queue.put_nowait, _event(event, orjson.dumps(data)))
 
     async def run() -> None:
-        with held:
-            try:
-                queue.put_nowait(_event("result", orjson.dumps(await work(tell))))
-            except ServiceError as error:
-                queue.put_nowait(_event("error", encode(document(error))))
-            except (ReaderLeftError, ClientDisconnect):
-                pass
-            except Exception as error:
-                _log.error("unexpected error", exc_info=error)
-                queue.put_nowait(_event("error", encode(document(ServiceError("an unexpected error; the log has it")))))
-            finally:
-                queue.put_nowait(None)
+        try:
+            with held:
+                result = await work(tell)
+            queue.put_nowait(_event("result", orjson.dumps(result)))
+        except ServiceError as error:
+            queue.put_nowait(_event("error", encode(document(error))))
+        except ClientDisconnect:
+            pass
+        except Exception as error:
+            _log.error("unexpected error", exc_info=error)
+            queue.put_nowait(_event("error", encode(document(ServiceError("an unexpected error; the log has it")))))
+        finally:
+            queue.put_nowait(None)
 
     task = asyncio.create_task(run())
 

@@ -54,6 +54,7 @@ class Exchange:
         self.settings: Settings = request.app.state.settings
         self.stages = Stages()
         self.body_bytes = 0
+        self.arrived: Callable[[], None] = lambda: None  # told when the body is there
         self.doing = "reading"  # for who counts those that leave
         self._engine: Engine = request.app.state.engine
 
@@ -62,6 +63,7 @@ class Exchange:
         with self.stages("read"):
             body = await read_body(self.request, self.settings)
         self.doing, self.body_bytes = "queued", len(body)
+        self.arrived()
         return body
 
     async def message(self, known: Tensors = ROWS) -> Message:
@@ -72,8 +74,13 @@ class Exchange:
 
     async def undecoded(self, known: Tensors = ROWS) -> Callable[[], Message]:
         """Receive the body; return what decodes it, for another thread to call."""
-        body = await self.body()
         content_type, query = self.request.headers.get("content-type"), self.request.query_params.multi_items()
+        most, declared = self.settings.max_json_bytes, declared_length(self.request, self.settings) or 0
+        if declared > most and "json" in (content_type or "").lower():
+            raise PayloadTooLarge.at(
+                "body", f"JSON is capped at {most} bytes, {declared} are declared; send safetensors"
+            )
+        body = await self.body()
         return lambda: decode(content_type, body, query, self.settings.max_json_bytes, known)
 
     async def off_loop(self, stage: str, work: Callable[[], T], *, heavy: bool) -> T:
@@ -142,20 +149,32 @@ class Exchange:
 
 
 @contextmanager
-def admitted(request: Request) -> Iterator[Exchange]:
+def admitted(request: Request, *, attention: bool = False) -> Iterator[Exchange]:
     """Let a request in before its body is read, and count what becomes of it.
 
+    Args:
+        request: its body unread.
+        attention: whether it will want attention's threads.
     Raises:
-        Shed: there is no room for it now.
+        Shed, Unavailable: there is no room for it now.
+        DeadlinePassed: its time is 0.
         PayloadTooLarge: its declared length.
         Malformed: an unreadable length or timeout.
     """
     metrics: Metrics = request.app.state.metrics
+    attending: Attending = request.app.state.attending
     admission: Admission = request.app.state.admission
     deadline = deadline_of(request)
     exchange = Exchange(request, deadline)
     try:
-        with admission.entered(declared_length(request, exchange.settings), deadline - time.monotonic()):
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
+            raise DeadlinePassed("the request has no time at all")
+        if attention:
+            attending.check_room()
+        with admission.entered(declared_length(request, exchange.settings), seconds) as permit:
+            if not attention:
+                exchange.arrived = lambda: admission.compete(permit)
             yield exchange
     except ClientDisconnect:
         metrics.cancelled(exchange.doing)
@@ -180,6 +199,7 @@ def deadline_of(request: Request) -> float:
     for name in _TIMEOUT_HEADERS:
         sent = request.headers.get(name)
         if sent is not None:
+            sent = sent.rstrip(" \t")
             if not _MILLISECONDS.fullmatch(sent):
                 raise Malformed.at(name, f"expected a whole number of milliseconds, got {sent[:40]!r}")
             seconds = min(seconds, int(sent) / 1000)

@@ -48,7 +48,7 @@ async def plan(request: Request) -> Response:
         with stages("encode"):
             return encode_json(_document(plans, fields.tolerance))
 
-    with admitted(request) as exchange:
+    with admitted(request, attention=True) as exchange:
         return await exchange.answered(LAYERS, work, False)
 
 

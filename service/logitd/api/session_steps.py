@@ -47,7 +47,7 @@ async def append(request: Request, session_id: str) -> Response:
     sessions: Sessions = request.app.state.sessions
     settings: Settings = request.app.state.settings
     binary = wants_safetensors(request.headers.get("accept", ""))
-    with sessions.using(session_id) as session, admitted(request) as exchange:
+    with sessions.using(session_id) as session, admitted(request, attention=True) as exchange:
 
         def work(message: Message, stages: Stages) -> Finish:
             with stages("decode"):
@@ -70,7 +70,7 @@ async def query(request: Request, session_id: str) -> Response:
     sessions: Sessions = request.app.state.sessions
     settings: Settings = request.app.state.settings
     binary = wants_safetensors(request.headers.get("accept", ""))
-    with sessions.using(session_id) as session, admitted(request) as exchange:
+    with sessions.using(session_id) as session, admitted(request, attention=True) as exchange:
 
         def work(message: Message, stages: Stages) -> Finish:
             with stages("decode"):

@@ -37,7 +37,7 @@ _FILE = {"content": {safetensors.MEDIA_TYPE: {"schema": {"type": "string", "form
 async def create(request: Request) -> Response:
     """Open a session. Its id is the only key to it."""
     settings: Settings = request.app.state.settings
-    with admitted(request) as exchange:
+    with admitted(request, attention=True) as exchange:
         decoded = await exchange.undecoded(FIELDS)
 
         def work() -> Session:
@@ -60,7 +60,7 @@ async def restore(request: Request) -> Response:
         state = import_state(body)
         return _sessions(request).create(state.needed, state.stream, state.tolerance, state.step)
 
-    with admitted(request) as exchange:
+    with admitted(request, attention=True) as exchange:
         body = await exchange.body()
         return _told(await exchange.attended(work), settings, 201)
 
@@ -74,7 +74,7 @@ async def show(request: Request, session_id: str) -> Response:
 @router.get(f"{PATH}/{{session_id}}/export", responses={**_MISSING, 200: _FILE})
 async def export(request: Request, session_id: str) -> Response:
     """Return the state as a file: versioned, with a checksum; float32 as it is."""
-    with _sessions(request).using(session_id) as session, admitted(request) as exchange:
+    with _sessions(request).using(session_id) as session, admitted(request, attention=True) as exchange:
 
         def work() -> bytes:
             with session.lock:

@@ -17,6 +17,8 @@ from logitd.http.corked import Corked
 from logitd.http.ending import Ending
 from logitd.http.readers import Reader, Target
 
+_BLANK_BYTES = 64
+
 
 class BodyProtocol(Ending):
     """One connection: what the transport and a request's life call."""
@@ -45,7 +47,7 @@ class BodyProtocol(Ending):
 
     def parse(self, scratch: bytearray, data: memoryview) -> None:
         """Take what came: bytes of a body that passes the parser by, or the parser's."""
-        if self._deaf:
+        if self._deaf or self._is_blank(data):
             return
         self._unset_keepalive_if_required()
         try:
@@ -56,6 +58,11 @@ class BodyProtocol(Ending):
         except ServiceError as error:
             self._refuse(error)
         self._watch()
+
+    def _is_blank(self, data: memoryview) -> bool:
+        """Whether it is empty lines between two requests: they are allowed, and no sign of life."""
+        between = not self._in_headers and self._body is None
+        return between and len(data) <= _BLANK_BYTES and not bytes(data).strip(b"\r\n")
 
     def receive_in_place(self, target: Target | None) -> None:
         """Read for a body; None is the parser again, after a body that came or was given up."""

@@ -15,6 +15,7 @@ RECEIVE_INTO = "logitd.receive_into"
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _READ_BYTES = 1 << 18  # at once: libuv reads 32 times before it looks at anybody else
+_LARGE_BYTES = 1 << 23  # a body beyond comes in smaller pieces: many others may be waiting meanwhile
 _SLOW_BODY = 408
 
 
@@ -151,7 +152,8 @@ class Body:
     def space(self) -> memoryview:
         """Return where the next bytes go."""
         assert self._target is not None
-        return self._target[:_READ_BYTES]
+        assert self.declared is not None
+        return self._target[: _READ_BYTES if self.declared <= _LARGE_BYTES else _READ_BYTES >> 2]
 
     def filled(self, count: int) -> None:
         """Count bytes that were received in place."""
