@@ -8,63 +8,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
 from logitd.batching import Batch, Batcher, Item, Part
 from logitd.errors import Shed
-from logitd.metrics import STAGES, Metrics
+from logitd.metrics import Metrics
 from logitd.settings import Settings
+from logitd.ticket import Ticket
 from logitd.waiting import on_pool, yield_to_others, yielding
-from logitd.work import SampleWork, Work, compute_together
+from logitd.work import Outcome, Work, outcomes_of
 from logitd_kernels import DenseRows, RowFault, RowResult, check, pick, sample, set_threads
 from logitd_kernels.errors import KernelError
-from logitd_kernels.stopwatch import Stopwatch
 
 _log = logging.getLogger("logitd.engine")
 
 T = TypeVar("T")
-Outcome = Sequence[Any] | Exception
-
-
-class Stages(Stopwatch):
-    """Where a request spends its time; `read_seconds` have gone into receiving its body."""
-
-    def __init__(self, read_seconds: float = 0.0) -> None:
-        super().__init__(STAGES)
-        self.seconds["read"] = read_seconds
-
-
-class Ticket:
-    """Work that was handed in.
-
-    Attributes:
-        future: its answers, one a row.
-        began: when its first row was taken up, on time.perf_counter; None before.
-        ended: when the last part that is known of was done.
-    """
-
-    def __init__(self, work: Work, future: "asyncio.Future[list[Any]]") -> None:
-        self.work, self.future = work, future
-        self.began: float | None = None
-        self.ended = 0.0
-        self.submitted = time.perf_counter()
-        self._answers: list[Any] = [None] * work.rows
-        self._missing = work.rows
-
-    def settle(self, start: int, outcome: "Outcome", began: float, ended: float) -> None:
-        """Take in what came of some rows, computed from `began` to `ended`. One error is the error of all rows."""
-        self.began, self.ended = self.began or began, ended
-        if self.future.done():
-            return
-        if isinstance(outcome, Exception):
-            self.future.set_exception(outcome)
-            return
-        self._answers[start : start + len(outcome)] = outcome
-        self._missing -= len(outcome)
-        if not self._missing:
-            self.future.set_result(self._answers)
 
 
 class Engine:
@@ -224,37 +184,11 @@ class Engine:
     def _batch(self, parts: list[Part[Ticket]]) -> list[Outcome]:
         """Compute parts, record what they were, and see to errors that are nobody's fault."""
         self._metrics.batch(sum(part.stop - part.start for part in parts), len(parts))
-        outcomes = self._outcomes([part.item.work.work.part(part.start, part.stop) for part in parts])
+        outcomes = outcomes_of([part.item.work.work.part(part.start, part.stop) for part in parts], self.backend)
         self._count(outcomes)
         if any(isinstance(outcome, Exception) and not isinstance(outcome, KernelError) for outcome in outcomes):
             self._suspect()
         return outcomes
-
-    def _outcomes(self, works: list[Work]) -> list[Outcome]:
-        """Compute works: small ones together, the others one by one."""
-        small = [work for work in works if isinstance(work, SampleWork) and work.is_small]
-        if len(small) < 2:
-            return [self._outcome(work) for work in works]
-        together = dict(zip(map(id, small), self._together(small), strict=True))
-        return [together[id(work)] if id(work) in together else self._outcome(work) for work in works]
-
-    def _together(self, works: list[SampleWork]) -> list[Outcome]:
-        """Compute works as one batch; where that fails, halve it."""
-        if len(works) == 1:
-            return [self._outcome(works[0])]
-        try:
-            return list(compute_together(works, self.backend))
-        except Exception:
-            half = len(works) // 2
-            return self._together(works[:half]) + self._together(works[half:])
-
-    def _outcome(self, work: Work) -> Outcome:
-        try:
-            return work.compute(self.backend)
-        except Exception as error:
-            if not isinstance(error, KernelError):
-                _log.error("a computation failed", exc_info=error)
-            return error
 
     def _tell(self, batch: Batch[Ticket], outcomes: Sequence[Outcome], began: float) -> None:
         """Deliver on the loop of whoever asked; a loop that has ended wants nothing any more."""

@@ -1,14 +1,11 @@
 """Every series the service exposes, declared once on a registry. Only the engine and the ASGI layer record."""
 
-import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 
-import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
-from prometheus_client.core import HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+
+from logitd.batch_histogram import BatchHistogram
 
 _LATENCY_SECONDS = [digit * 10.0**power for power in range(-4, 1) for digit in (1, 2, 5)] + [10.0]
 _ENTROPY_NATS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12]
@@ -20,57 +17,6 @@ REJECTIONS = ("requests", "bytes", "wait", "rows", "deadline", "slow_body", "too
 CANCELLED_STAGES = ("reading", "queued", "computing")
 _POWERS = [2**power for power in range(13)]
 ROW_KINDS = ("ok", "nan", "posinf", "all_neginf", "head_too_short")
-
-
-_FEW = 16  # values that are counted one by one sooner than as an array
-
-
-class BatchHistogram(Collector):
-    """A histogram that counts a whole batch of values at once, for series with one value a row.
-
-    Args:
-        name, documentation: as for prometheus_client's Histogram.
-        label: the one label's name; its values are fixed.
-        values: the label's values.
-        buckets: upper bounds, ascending; +Inf is added.
-    """
-
-    def __init__(
-        self, name: str, documentation: str, label: str, values: Sequence[str], buckets: Sequence[float]
-    ) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._label = label
-        self._bounds = np.array(buckets, dtype=np.float64)
-        self._bounds_list = list(buckets)
-        self._counts = {value: np.zeros(len(buckets) + 1, np.int64) for value in values}
-        self._sums = dict.fromkeys(values, 0.0)
-        self._lock = threading.Lock()  # compute threads observe, the event loop collects
-
-    def observe(self, value: str, observations: Iterable[float | None]) -> None:
-        """Count observations under one value of the label; None, what a head form leaves open, is left out."""
-        found = [number for number in observations if number is not None]
-        if len(found) <= _FEW:
-            with self._lock:
-                for number in found:
-                    self._counts[value][bisect_left(self._bounds_list, number)] += 1
-                self._sums[value] += sum(found)
-            return
-        numbers = np.array(found, dtype=np.float64)
-        counts = np.bincount(np.searchsorted(self._bounds, numbers, side="left"), minlength=len(self._bounds) + 1)
-        with self._lock:
-            self._counts[value] += counts
-            self._sums[value] += float(numbers.sum())
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the family for exposition."""
-        family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
-        names = [repr(float(bound)) for bound in self._bounds] + ["+Inf"]
-        with self._lock:
-            for value, counts in self._counts.items():
-                buckets = list(zip(names, np.cumsum(counts).astype(float).tolist(), strict=True))
-                family.add_metric([value], buckets, self._sums[value])
-        yield family
 
 
 class Metrics:

@@ -1,5 +1,6 @@
 """What the engine computes for a request: rows that can be taken in parts, or put together with those of others."""
 
+import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -8,10 +9,13 @@ import torch
 
 from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, sample, softmax
 from logitd_kernels.backends import Backend
-from logitd_kernels.errors import ParameterError
+from logitd_kernels.errors import KernelError, ParameterError
 from logitd_kernels.sampling.hot import is_hot
 from logitd_kernels.sampling.transform import Values
 
+Outcome = Sequence[Any] | Exception
+
+_log = logging.getLogger("logitd.work")
 _LIGHT_LOGITS, _LIGHT_HEADS = 1 << 18, 1 << 12  # about 0.1 ms
 _STACKED_BYTES = 1 << 16  # of a request whose rows are copied beside those of others rather than computed alone
 
@@ -184,3 +188,32 @@ def _sampled(
     except ParameterError as error:
         raise ParameterError(error.field, error.message, None if error.row is None else places[error.row]) from None
     return [replace(answer, row=places[answer.row]) if isinstance(answer, RowFault) else answer for answer in answers]
+
+
+def outcomes_of(works: Sequence[Work], backend: Backend) -> list[Outcome]:
+    """Compute works: small ones together, the others one by one. Each has answers, or an error, of its own."""
+    small = [work for work in works if isinstance(work, SampleWork) and work.is_small]
+    if len(small) < 2:
+        return [_outcome(work, backend) for work in works]
+    together = dict(zip(map(id, small), _halving(small, backend), strict=True))
+    return [together[id(work)] if id(work) in together else _outcome(work, backend) for work in works]
+
+
+def _halving(works: Sequence[SampleWork], backend: Backend) -> list[Outcome]:
+    """Compute works as one batch; where that fails, halve it until the guilty one is alone."""
+    if len(works) == 1:
+        return [_outcome(works[0], backend)]
+    try:
+        return list(compute_together(works, backend))
+    except Exception:
+        half = len(works) // 2
+        return _halving(works[:half], backend) + _halving(works[half:], backend)
+
+
+def _outcome(work: Work, backend: Backend) -> Outcome:
+    try:
+        return work.compute(backend)
+    except Exception as error:
+        if not isinstance(error, KernelError):
+            _log.error("a computation failed", exc_info=error)
+        return error

@@ -18,7 +18,7 @@ from wire import post, sampled
 
 from logitd.app import create_app
 from logitd.log import JsonFormatter
-from logitd.metrics import BatchHistogram
+from logitd.batch_histogram import BatchHistogram
 from logitd.settings import Settings
 from logitd_kernels import PARAMETERS, available, pick
 from logitd_kernels.errors import BackendUnavailable

@@ -14,9 +14,9 @@ from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import json_body, request_body
 from logitd.attending import Attending
-from logitd.engine import Stages
 from logitd.errors import Invalid
 from logitd.settings import Settings
+from logitd.ticket import Stages
 from logitd.wire.known import ATTENTION
 from logitd.wire.message import Message
 from logitd_kernels.attention import Answer

@@ -14,10 +14,11 @@ from logitd.admission import Admission
 from logitd.api.answers import media_type
 from logitd.api.body import declared_length, read_body
 from logitd.attending import Attending
-from logitd.engine import Engine, Stages
+from logitd.engine import Engine
 from logitd.errors import DeadlinePassed, Malformed, PayloadTooLarge, ServiceError, Shed, SlowBody, Unavailable
 from logitd.metrics import Metrics
 from logitd.settings import Settings
+from logitd.ticket import Stages
 from logitd.waiting import within
 from logitd.wire.known import ROWS, Tensors
 from logitd.wire.message import Message, decode

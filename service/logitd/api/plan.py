@@ -12,8 +12,8 @@ from logitd.api.attention_schemas import LAYERS_SCHEMA, PlanRequestFields
 from logitd.api.exchange import admitted
 from logitd.api.problems import responses
 from logitd.api.schemas import check, json_body, request_body
-from logitd.engine import Stages
 from logitd.settings import Settings
+from logitd.ticket import Stages
 from logitd.wire.known import LAYERS
 from logitd.wire.message import Message
 from logitd_kernels.attention import Call, LayerPlan, estimate, plan_layer, saving

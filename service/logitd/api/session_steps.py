@@ -15,11 +15,11 @@ from logitd.api.problems import responses
 from logitd.api.requests import named, only
 from logitd.api.schemas import check, json_body, request_body
 from logitd.api.tensors import digest, to_torch, to_wire
-from logitd.engine import Stages
 from logitd.errors import Conflict, Gone, Invalid, NotFound
 from logitd.session import Session
 from logitd.sessions import REPLY_BYTES, Sessions
 from logitd.settings import Settings
+from logitd.ticket import Stages
 from logitd.wire.known import SESSION
 from logitd.wire.message import Message
 from logitd_kernels.errors import NonFiniteTensor

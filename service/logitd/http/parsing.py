@@ -1,5 +1,6 @@
 """Bytes to requests: httptools reads the headers and small bodies; what passes it by goes to its `Body`."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import httptools
@@ -15,7 +16,7 @@ _SPLIT_BYTES = 4096  # smaller reads go to the parser whole
 _CHUNK_OVERHEAD_BYTES = 32  # framing of one chunk that nobody can object to
 
 
-class Parsing(HttpToolsProtocol):
+class Parsing(HttpToolsProtocol, ABC):
     """The parsing half of a connection.
 
     The parser would wait for a body that passes it by, so a fresh one is there for the next request.
@@ -89,13 +90,13 @@ class Parsing(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's: bytes after a last request
 
+    @abstractmethod
     def receive_in_place(self, target: Target | None) -> None:
         """Read for a body; None is the parser again, after a body that came or was given up."""
-        raise NotImplementedError
 
+    @abstractmethod
     def soften(self, cycle: RequestResponseCycle) -> None:
         """Have a request that ends its connection do so gently, should its body still be on its way."""
-        raise NotImplementedError
 
     def hold(self) -> None:
         """Read no more until the application asks."""

@@ -1,0 +1,48 @@
+"""What becomes of a request's work: where its time goes, and its answers as they come in."""
+
+import asyncio
+import time
+from typing import Any
+
+from logitd.metrics import STAGES
+from logitd.work import Outcome, Work
+from logitd_kernels.stopwatch import Stopwatch
+
+
+class Stages(Stopwatch):
+    """Where a request spends its time; `read_seconds` have gone into receiving its body."""
+
+    def __init__(self, read_seconds: float = 0.0) -> None:
+        super().__init__(STAGES)
+        self.seconds["read"] = read_seconds
+
+
+class Ticket:
+    """Work that was handed in.
+
+    Attributes:
+        future: its answers, one a row.
+        began: when its first row was taken up, on time.perf_counter; None before.
+        ended: when the last part that is known of was done.
+    """
+
+    def __init__(self, work: Work, future: "asyncio.Future[list[Any]]") -> None:
+        self.work, self.future = work, future
+        self.began: float | None = None
+        self.ended = 0.0
+        self.submitted = time.perf_counter()
+        self._answers: list[Any] = [None] * work.rows
+        self._missing = work.rows
+
+    def settle(self, start: int, outcome: Outcome, began: float, ended: float) -> None:
+        """Take in what came of some rows, computed from `began` to `ended`. One error is the error of all rows."""
+        self.began, self.ended = self.began or began, ended
+        if self.future.done():
+            return
+        if isinstance(outcome, Exception):
+            self.future.set_exception(outcome)
+            return
+        self._answers[start : start + len(outcome)] = outcome
+        self._missing -= len(outcome)
+        if not self._missing:
+            self.future.set_result(self._answers)
