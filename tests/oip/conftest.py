@@ -5,6 +5,8 @@ from multiprocessing import shared_memory
 
 import pytest
 import tritonclient.http as triton
+from infer_calls import ROWS
+from memory_calls import NBYTES
 
 from logitd.settings import Settings
 
@@ -45,3 +47,12 @@ def memory():
     for one in made:
         one.close()
         one.unlink()
+
+
+@pytest.fixture
+def filled(memory, sharing):
+    """Shared memory with ROWS in it, registered as `in`."""
+    made = memory(NBYTES)
+    made.buf[:] = ROWS.tobytes()
+    sharing.register_system_shared_memory("in", made.name, NBYTES)
+    return made
