@@ -15,10 +15,21 @@ _CROWD = 8
 
 
 class Permit:
-    """One request that was let in."""
+    """One request that was let in.
 
-    def __init__(self) -> None:
+    Attributes:
+        competes: whether it has sent its body and wants to be computed: those who come later wait for it.
+    """
+
+    def __init__(self, admission: "Admission") -> None:
+        self._admission = admission
         self.competes = False
+
+    def compete(self) -> None:
+        """Say that the body is there."""
+        if not self.competes:
+            self.competes = True
+            self._admission.competing += 1
 
 
 class Admission:
@@ -30,7 +41,7 @@ class Admission:
 
     Attributes:
         requests, bytes: who is inside.
-        competing: how many of them have sent their body and want to be computed.
+        competing: how many of them compete.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +63,7 @@ class Admission:
             Shed: there is no room now.
         """
         size = self._admissible(declared_bytes, seconds)
-        permit = Permit()
+        permit = Permit(self)
         self.requests += 1
         self.bytes += size
         try:
@@ -63,12 +74,6 @@ class Admission:
             self.requests -= 1
             self.bytes -= size
             self.competing -= permit.competes
-
-    def compete(self, permit: Permit) -> None:
-        """Say that a request has sent its body, and is one of those that others wait for."""
-        if not permit.competes:
-            permit.competes = True
-            self.competing += 1
 
     def retry_after_seconds(self) -> int:
         """Return after how many seconds those who compete now will have been answered."""

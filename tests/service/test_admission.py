@@ -80,14 +80,14 @@ def roomy(world):
 def competing(admission, count):
     with contextlib.ExitStack() as inside:
         for _ in range(count):
-            admission.compete(inside.enter_context(admission.entered(0)))
+            inside.enter_context(admission.entered(0)).compete()
         yield
 
 
 def answered(admission, world, count, seconds):
     for _ in range(count):
         with admission.entered(0) as permit:
-            admission.compete(permit)
+            permit.compete()
             world.now += seconds
 
 
@@ -125,7 +125,7 @@ def test_who_has_not_sent_a_body_is_not_waited_for(roomy, world):
 def test_what_fails_tells_nothing_of_the_pace(roomy, world):
     def fail():
         with roomy.entered(0) as permit:
-            roomy.compete(permit)
+            permit.compete()
             world.now += 0.5
             raise RuntimeError
 

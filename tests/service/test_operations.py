@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from wire import post, sampled
 
 from logitd.app import create_app
-from logitd.log import JsonFormatter
 from logitd.batch_histogram import BatchHistogram
+from logitd.log import JsonFormatter
 from logitd.settings import Settings
 from logitd_kernels import PARAMETERS, available, pick
 from logitd_kernels.errors import BackendUnavailable

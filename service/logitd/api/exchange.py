@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from logitd.admission import Admission
+from logitd.admission import Admission, Permit
 from logitd.api.answers import media_type
 from logitd.api.body import declared_length, read_body
 from logitd.attending import Attending
@@ -55,7 +55,7 @@ class Exchange:
         self.settings: Settings = request.app.state.settings
         self.stages = Stages()
         self.body_bytes = 0
-        self.arrived: Callable[[], None] = lambda: None  # told when the body is there
+        self.permit: Permit | None = None  # of one that competes once its body is there
         self.doing = "reading"  # for who counts those that leave
         self._engine: Engine = request.app.state.engine
 
@@ -64,7 +64,8 @@ class Exchange:
         with self.stages("read"):
             body = await read_body(self.request, self.settings)
         self.doing, self.body_bytes = "queued", len(body)
-        self.arrived()
+        if self.permit is not None:
+            self.permit.compete()
         return body
 
     async def message(self, known: Tensors = ROWS) -> Message:
@@ -174,8 +175,7 @@ def admitted(request: Request, *, attention: bool = False) -> Iterator[Exchange]
         if attention:
             attending.check_room()
         with admission.entered(declared_length(request, exchange.settings), seconds) as permit:
-            if not attention:
-                exchange.arrived = lambda: admission.compete(permit)
+            exchange.permit = None if attention else permit
             yield exchange
     except ClientDisconnect:
         metrics.cancelled(exchange.doing)
