@@ -183,6 +183,8 @@ class Engine:
 
     def _batch(self, parts: list[Part[Ticket]]) -> list[Outcome]:
         """Compute parts, record what they were, and see to errors that are nobody's fault."""
+        for part in parts:
+            part.item.work.is_begun = True
         self._metrics.batch(sum(part.stop - part.start for part in parts), len(parts))
         outcomes = outcomes_of([part.item.work.work.part(part.start, part.stop) for part in parts], self.backend)
         self._count(outcomes)

@@ -22,12 +22,14 @@ class Ticket:
 
     Attributes:
         future: its answers, one a row.
-        began: when its first row was taken up, on time.perf_counter; None before.
+        is_begun: whether a thread has taken up any of it.
+        began: when that was, on time.perf_counter; None until the first part is done.
         ended: when the last part that is known of was done.
     """
 
     def __init__(self, work: Work, future: "asyncio.Future[list[Any]]") -> None:
         self.work, self.future = work, future
+        self.is_begun = False
         self.began: float | None = None
         self.ended = 0.0
         self.submitted = time.perf_counter()

@@ -109,6 +109,22 @@ def test_a_client_that_leaves_while_queued_is_never_computed(serve, body):
         assert metric(url, 'logitd_requests_total{code="499",endpoint="/v1/sample"}') == 1
 
 
+def test_a_client_that_leaves_while_computed_is_counted_as_such(serve, body):
+    with serve(BLOCKING) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            lines = [
+                "POST /v1/sample HTTP/1.1",
+                "host: x",
+                f"content-type: {SAFETENSORS}",
+                f"content-length: {len(body)}",
+            ]
+            client.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+            until(url, "logitd_batch_rows_count", 1)
+        until(url, 'logitd_cancelled_total{stage="computing"}', 1)
+        assert metric(url, 'logitd_cancelled_total{stage="queued"}') == 0
+
+
 def test_a_large_request_lets_small_ones_through(serve, body):
     with serve(Settings(compute_threads=1)) as url, concurrent.futures.ThreadPoolExecutor(1) as pool:
         busy = long(pool, url, body)

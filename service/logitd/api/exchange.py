@@ -100,8 +100,9 @@ class Exchange:
         try:
             return await self.wait(ticket.future)
         finally:
-            if ticket.began is not None:
+            if ticket.is_begun:
                 self.doing = "computing"
+            if ticket.began is not None:
                 self.stages.seconds["queue"] = ticket.began - ticket.submitted
                 self.stages.seconds["compute"] = ticket.ended - ticket.began
 
