@@ -7,6 +7,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, when numpy is imported; processes started inherit it
+
 import torch
 import uvicorn
 

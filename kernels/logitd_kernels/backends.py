@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from logitd_kernels.errors import BackendUnavailable
-from logitd_kernels.hot import Hot
+from logitd_kernels.hot import Hot, Plain
 from logitd_kernels.hot_heads import Heads
 from logitd_kernels.select import cpu, triton
 from logitd_kernels.select.ordered import OrderedRow
@@ -33,6 +33,7 @@ class Backend:
         row: builds an `OrderedRow` from processed logits [V] and a temperature > 0.
         hot: runs the hot chain on a whole batch, where the backend has one.
         heads: runs it on a whole batch of heads.
+        plain: runs it on rows in a buffer.
         softmax: computes whole distributions of a batch, where the backend can (`select/cpu.py`).
         reason: why it was picked.
     """
@@ -41,6 +42,7 @@ class Backend:
     row: Callable[[torch.Tensor, float], OrderedRow]
     hot: Hot | None
     heads: Heads | None
+    plain: Plain | None
     softmax: Softmax | None
     reason: str
 
@@ -93,4 +95,5 @@ def pick(name: str) -> Backend:
 def _backend(name: str, reason: str) -> Backend:
     compiled = name in _HOT and cpu.why_not() is None  # heads are short: triton's stay in this machine's memory
     heads = cpu.sample_heads if compiled else None
-    return Backend(name, _ROWS[name], _HOT.get(name), heads, cpu.softmax if name == "cpu" else None, reason)
+    plain, softmax = (cpu.sample_plain, cpu.softmax) if name == "cpu" else (None, None)
+    return Backend(name, _ROWS[name], _HOT.get(name), heads, plain, softmax, reason)

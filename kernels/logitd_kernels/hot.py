@@ -4,7 +4,7 @@ Compiled backends take a `HotBatch` and answer one record a row. What they compu
 `sampling/` and tested equal to them; what it does not cover runs through those formulas.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -17,6 +17,8 @@ from logitd_kernels.head import Floats, Ids
 
 # Rows with only these active are the hot chain's.
 HOT = frozenset({"mask", "logit_bias", "banned_ids", "allowed_ids", "temperature", "min_p", "top_k", "top_p"})
+
+_NO_IDS, _NO_BIAS = np.empty(0, np.int64), np.empty(0)
 
 OK, NAN, POSINF, ALL_MASKED = 0, 1, 2, 3
 
@@ -77,7 +79,52 @@ class HotBatch:
     edit_bias: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class PlainRows:
+    """Rows that lie one behind the other in a buffer; nothing is known of what is in them.
+
+    Attributes:
+        buffer: C-contiguous bytes, never written to.
+        offset: where they begin, bytes; a multiple of a logit's.
+        dtype: float32, float16, bfloat16 or float64.
+        rows: B, at least 1.
+        vocab_size: V, at least 1.
+    """
+
+    buffer: memoryview
+    offset: int
+    dtype: torch.dtype
+    rows: int
+    vocab_size: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def tensor(self) -> torch.Tensor:
+        """Return them as a view [B, V]."""
+        count = self.rows * self.vocab_size
+        return torch.frombuffer(self.buffer, dtype=self.dtype, offset=self.offset, count=count).view(self.rows, -1)
+
+
+Plain = Callable[[PlainRows, bytes], bytearray]  # REQUEST records in, ANSWER records out
 Hot = Callable[[HotBatch], Answers]
+
+
+def request(row: int, begin: int, end: int, values: Mapping[str, Any], seed: int, vocab_size: int) -> tuple[Any, ...]:
+    """Return a REQUEST for checked parameters; its edits are those from `begin` to `end`."""
+    return (
+        row,
+        begin,
+        end,
+        values["temperature"],
+        values["min_p"],
+        max(0, min(values["top_k"], vocab_size)),
+        values["top_p"],
+        seed,
+        values["stream"],
+        values["step"],
+        values["ties"] == "all",
+    )
 
 
 def hot_batch(
@@ -105,26 +152,14 @@ def hot_batch(
         logits=logits,
         requests=np.array(
             [
-                (
-                    row,
-                    end - len(own),
-                    end,
-                    one["temperature"],
-                    one["min_p"],
-                    max(0, min(one["top_k"], vocab_size)),
-                    one["top_p"],
-                    seed,
-                    one["stream"],
-                    one["step"],
-                    one["ties"] == "all",
-                )
+                request(row, end - len(own), end, one, seed, vocab_size)
                 for row, one, seed, own, end in zip(rows, values, seeds, bias, ends, strict=True)
             ],
             REQUEST,
         ),
         mask=_packed(allowed, vocab_size),
-        edit_ids=np.array([token for token, _ in edits], np.int64),
-        edit_bias=np.array([one for _, one in edits], np.float64),
+        edit_ids=np.array([token for token, _ in edits], np.int64) if edits else _NO_IDS,
+        edit_bias=np.array([one for _, one in edits], np.float64) if edits else _NO_BIAS,
     )
 
 

@@ -62,7 +62,9 @@ def softmax(
     if compiled is None:
         return _portable(rows, temperatures, kind, values)
     status, place, log_z, entropy = compiled(rows.logits, temperatures, kind == "log_softmax", values)
-    faults = [fault_of(rows, index, int(status[index]), int(place[index])) for index in np.flatnonzero(status).tolist()]
+    faults = [
+        fault_of(rows.logits, index, int(status[index]), int(place[index])) for index in np.flatnonzero(status).tolist()
+    ]
     for fault in faults:
         log_z[fault.row] = entropy[fault.row] = torch.nan
     return SoftmaxRows(values, log_z, entropy, faults)

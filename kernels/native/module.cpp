@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,26 @@ void sample(uintptr_t logits, int dtype, int64_t item_bytes, int64_t row_stride,
     });
 }
 
+// Rows that lie one behind the other in a buffer, from `offset` bytes on, without mask and edits.
+void sample_plain(nb::handle body, int64_t offset, int dtype, int64_t item_bytes, int64_t vocab, nb::handle requests,
+                  nb::handle answers) {
+    const Items<const char> bytes(body);
+    const Items<const Request> wanted(requests);
+    int64_t rows = 0;
+    for (int64_t i = 0; i < wanted.size(); ++i) {
+        const Request& request = wanted.data()[i];
+        if (request.row < 0 || request.edits_begin != request.edits_end)
+            throw nb::value_error("plain rows have no edits, and places in the buffer");
+        rows = std::max(rows, request.row + 1);
+    }
+    if (offset < 0 || offset > bytes.size() || item_bytes < 1 || vocab < 1 ||
+        rows > (bytes.size() - offset) / item_bytes / vocab)
+        throw nb::value_error("the buffer does not hold the rows");
+    const nb::object none = nb::none();
+    sample(reinterpret_cast<uintptr_t>(bytes.data()) + uintptr_t(offset), dtype, item_bytes, vocab, 1, vocab, requests,
+           none, none, none, answers);
+}
+
 // Softmax of each row of a batch into `values`, an address of [B, vocab] (0 leaves them out).
 void softmax(uintptr_t logits, int dtype, int64_t item_bytes, int64_t row_stride, int64_t stride, int64_t vocab,
              Array<const double> temperature, bool logarithm, uintptr_t values, Array<int32_t> status,
@@ -132,6 +153,7 @@ double floor_pass(Array<const float> logits) {
 NB_MODULE(_native, module) {
     module.def("sample", &sample, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
                nb::arg().none(), nb::arg(), nb::arg(), nb::arg());
+    module.def("sample_plain", &sample_plain);
     module.attr("request_bytes") = sizeof(Request);
     module.attr("answer_bytes") = sizeof(Answer);
     module.def("softmax", &softmax);

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Self
 
 from logitd.errors import PayloadTooLarge, Shed
 from logitd.pace import Pace
@@ -15,21 +15,51 @@ _CROWD = 8
 
 
 class Permit:
-    """One request that was let in.
+    """One request that is inside, until it leaves; as a context it leaves at the end.
 
     Attributes:
         competes: whether it has sent its body and wants to be computed: those who come later wait for it.
     """
 
-    def __init__(self, admission: "Admission") -> None:
-        self._admission = admission
+    __slots__ = ("_admission", "_bytes", "competes")
+
+    def __init__(self, admission: "Admission", size_bytes: int) -> None:
+        self._admission, self._bytes = admission, size_bytes
         self.competes = False
+        admission.requests += 1
+        admission.bytes += size_bytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self.leave(answered=error is None)
 
     def compete(self) -> None:
         """Say that the body is there."""
         if not self.competes:
             self.competes = True
             self._admission.competing += 1
+
+    def hold(self, size_bytes: int) -> None:
+        """Count the body for what it takes by now: what it unpacks to is not what was declared.
+
+        Raises:
+            Shed: there is no room for that; it counts for what it did.
+        """
+        self._admission.check_bytes(size_bytes - self._bytes, others=self._admission.requests - 1)
+        self._admission.bytes += size_bytes - self._bytes
+        self._bytes = size_bytes
+
+    def leave(self, *, answered: bool) -> None:
+        """Go, once; only what was answered tells how fast work is done."""
+        admission = self._admission
+        admission.requests -= 1
+        admission.bytes -= self._bytes
+        if self.competes:
+            admission.competing -= 1
+            if answered:
+                admission.ended()
 
 
 class Admission:
@@ -51,9 +81,8 @@ class Admission:
         self.bytes = 0
         self.competing = 0
 
-    @contextmanager
-    def entered(self, declared_bytes: int | None, seconds: float = math.inf) -> Iterator[Permit]:
-        """Count a request in until it is answered.
+    def entered(self, declared_bytes: int | None, seconds: float = math.inf) -> Permit:
+        """Count a request in until it leaves.
 
         Args:
             declared_bytes: of its body; None for a body that comes in chunks, which counts for as much as it may have.
@@ -62,22 +91,24 @@ class Admission:
             PayloadTooLarge: no body may be so large.
             Shed: there is no room now.
         """
-        size = self._admissible(declared_bytes, seconds)
-        permit = Permit(self)
-        self.requests += 1
-        self.bytes += size
-        try:
-            yield permit
-            if permit.competes:
-                self._pace.ended(1, self._clock())  # only what was answered tells how fast work is done
-        finally:
-            self.requests -= 1
-            self.bytes -= size
-            self.competing -= permit.competes
+        return Permit(self, self._admissible(declared_bytes, seconds))
+
+    def ended(self) -> None:
+        """Take note of one that competed and was answered."""
+        self._pace.ended(1, self._clock())
 
     def retry_after_seconds(self) -> int:
         """Return after how many seconds those who compete now will have been answered."""
         return max(1, min(_LONGEST_WAIT_SECONDS, math.ceil(self._wait_seconds())))
+
+    def check_bytes(self, more_bytes: int, others: int) -> None:
+        """Refuse bytes for which there is no room; who has no `others` beside it may have as many as it likes.
+
+        Raises:
+            Shed.
+        """
+        if others and more_bytes > 0 and self.bytes + more_bytes > self._settings.max_inflight_bytes:
+            raise self._shed(f"{self.bytes} bytes of requests are being answered; try again later", "bytes_budget")
 
     def _admissible(self, declared_bytes: int | None, seconds: float) -> int:
         limits = self._settings
@@ -85,9 +116,8 @@ class Admission:
         if declared_bytes is not None and size > limits.max_body_bytes:
             raise PayloadTooLarge.at("body", f"at most {limits.max_body_bytes} bytes, {size} are declared")
         if self.requests >= limits.max_inflight_requests:
-            raise self._shed(f"{self.requests} requests are being answered; try again later", "requests")
-        if self.requests and self.bytes + size > limits.max_inflight_bytes:
-            raise self._shed(f"{self.bytes} bytes of requests are being answered; try again later", "bytes")
+            raise self._shed(f"{self.requests} requests are being answered; try again later", "queue_full")
+        self.check_bytes(size, others=self.requests)
         wait = self._wait_seconds()
         if wait > _PATIENCE * seconds:
             raise self._shed(f"those before it take {wait:.1f} s; that leaves it no time", "wait")

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -75,10 +74,7 @@ class Attending:
     def attend(self, call: Call, wish: Wish) -> Answer:
         """Attend and count what became of each head."""
         answer = attend(call, wish)
-        reports = [report for row in answer.heads for report in row]
         self._metrics.attended(
-            Counter((report.mode, report.why) for report in reports),
-            call.keys,
-            [report.relative_error for report in reports],
+            [(report.mode, report.why, report.relative_error) for row in answer.heads for report in row], call.keys
         )
         return answer

@@ -56,10 +56,18 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[T]):
-    """Parts of items of one key, and the items that turned out to be too late."""
+    """Parts of items of one key, and the items that turned out to be too late.
+
+    Attributes:
+        release: why there are no more: nothing else waits (`idle`), the budget (`full`), or only work of other keys
+            waits (`shape_change`).
+        fill: share of the budget that is used, the greater of rows and bytes, at most 1.
+    """
 
     parts: list[Part[T]] = field(default_factory=list)
     expired: list[Item[T]] = field(default_factory=list)
+    release: str = "idle"
+    fill: float = 0.0
 
     @property
     def rows(self) -> int:
@@ -103,10 +111,11 @@ class Batcher(Generic[T]):
 
     def take(self, now: float) -> Batch[T]:
         """Hand out the next batch; it has no parts where there is no work that is still in time."""
-        batch: Batch[T] = Batch()
+        parts: list[Part[T]] = []
+        expired: list[Item[T]] = []
         rows, room = self._max_rows, self._max_bytes
         first: Item[T] | None = None
-        for item in self._ahead(now, batch.expired):
+        for item in self._ahead(now, expired):
             if first is not None and (item.key is None or item.key != first.key):
                 continue
             count = min(item.left, rows, room // max(1, item.row_bytes))
@@ -114,13 +123,17 @@ class Batcher(Generic[T]):
                 first, count = item, max(1, count)
             if count < 1:
                 break
-            batch.parts.append(Part(item, item.handed, item.handed + count))
+            parts.append(Part(item, item.handed, item.handed + count))
             rows, room = rows - count, room - count * item.row_bytes
             if rows < 1 or first.key is None:
                 break
-        for part in batch.parts:
+        for part in parts:
             self._hand_out(part)
-        return batch
+        if first is None:
+            return Batch(parts, expired)
+        is_full = rows < 1 or room < first.row_bytes
+        release = "idle" if not self._queue else "full" if is_full else "shape_change"
+        return Batch(parts, expired, release, max(1 - rows / self._max_rows, min(1.0, 1 - room / self._max_bytes)))
 
     def _ahead(self, now: float, expired: list[Item[T]]) -> list[Item[T]]:
         """Return the items at the head that are in time, and drop those that are not."""

@@ -5,22 +5,27 @@ import logging
 import math
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from logitd.batching import Batch, Batcher, Item, Part
+from logitd.batching import Batch, Batcher, Item
 from logitd.errors import Shed
 from logitd.metrics import Metrics
+from logitd.plain_work import PlainWork
 from logitd.settings import Settings
 from logitd.ticket import Ticket
 from logitd.waiting import on_pool, yield_to_others, yielding
-from logitd.work import Outcome, Work, outcomes_of
+from logitd.work import HeadWork, Outcome, SampleWork, Work, outcomes_of
 from logitd_kernels import DenseRows, RowFault, RowResult, check, pick, sample, set_threads
 from logitd_kernels.errors import KernelError
+from logitd_kernels.sampling.transform import Values
+
+if TYPE_CHECKING:
+    from logitd.tracing import Tracing  # needs an extra
 
 _log = logging.getLogger("logitd.engine")
 
@@ -42,6 +47,7 @@ class Engine:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.backend = pick(settings.backend)
         self.ready = False
+        self.tracing: Tracing | None = None
         self.on_failure: Callable[[str], None] = lambda reason: None
         self._settings, self._metrics = settings, metrics
         self._batcher: Batcher[Ticket] = Batcher(settings.batch_rows, settings.batch_bytes)
@@ -100,17 +106,30 @@ class Engine:
             Shed: the queue is full.
         """
         if self._batcher.rows + work.rows > self._settings.max_queue_rows and len(self._batcher):
-            raise Shed(f"{self._batcher.rows} rows are waiting to be computed", self.retry_after_seconds(), "rows")
+            detail = f"{self._batcher.rows} rows are waiting to be computed"
+            raise Shed(detail, self.retry_after_seconds(), "rows_budget")
         ticket = Ticket(work, asyncio.get_running_loop().create_future())
+        if self.tracing is not None:
+            ticket.trace = self.tracing.current()
         item = Item(ticket, work.key, work.rows, work.row_bytes, time.monotonic(), deadline)
         ticket.future.add_done_callback(lambda _: self._drop(item))
-        if work.is_light:
-            self._compute_here(item)
-            return ticket
         with self._change:
             self._batcher.add(item)
             self._change.notify()
         return ticket
+
+    def at_once(self, work: Work) -> Sequence[Any]:
+        """Compute light work where it is called: it neither waits for others, nor for two switches of threads.
+
+        Returns:
+            Its answers.
+        Raises:
+            Exception: whatever became of it.
+        """
+        (outcome,) = self._computed([work])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def aside(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Run what would hold the event loop but is not for the queue; cancelled before its turn it is never run."""
@@ -120,14 +139,6 @@ class Engine:
         """Return for how long the longest running batch has been computed; 0 where none is."""
         begun = list(self._running.values())
         return time.monotonic() - min(begun) if begun else 0.0
-
-    def _compute_here(self, item: Item[Ticket]) -> None:
-        """Compute light work on the event loop: it neither waits for others, nor for two switches of threads."""
-        ticket, began = item.work, time.perf_counter()
-        part = Part(item, 0, item.rows)
-        item.handed = item.rows
-        outcomes = self._batch([part])
-        ticket.settle(part.start, outcomes[0], began, time.perf_counter())
 
     def oldest_seconds(self) -> float:
         """Return how long the oldest work has waited of which nothing was computed yet; 0 where none does."""
@@ -175,19 +186,33 @@ class Engine:
 
     def _run(self, batch: Batch[Ticket]) -> None:
         # A future may be done whose callback has not run yet.
-        batch = Batch([part for part in batch.parts if not part.item.work.future.done()])
+        batch = replace(batch, parts=[part for part in batch.parts if not part.item.work.future.done()])
         if not batch.parts:
             return
         began = time.perf_counter()
-        self._tell(batch, self._batch(batch.parts), began)
+        self._tell(batch, self._batch(batch), began)
 
-    def _batch(self, parts: list[Part[Ticket]]) -> list[Outcome]:
-        """Compute parts, record what they were, and see to errors that are nobody's fault."""
-        for part in parts:
+    def _batch(self, batch: Batch[Ticket]) -> list[Outcome]:
+        """Compute parts."""
+        for part in batch.parts:
             part.item.work.is_begun = True
-        self._metrics.batch(sum(part.stop - part.start for part in parts), len(parts))
-        outcomes = outcomes_of([part.item.work.work.part(part.start, part.stop) for part in parts], self.backend)
-        self._count(outcomes)
+        works = [part.item.work.work.part(part.start, part.stop) for part in batch.parts]
+        members = [part.item.work.trace for part in batch.parts] if self.tracing is not None else ()
+        return self._computed(works, batch.release, batch.fill, members)
+
+    def _computed(
+        self, works: Sequence[Work], release: str = "inline", fill: float = 0.0, members: Sequence[Any] = ()
+    ) -> list[Outcome]:
+        """Compute works, record what they were, and see to errors that are nobody's fault."""
+        op, rows = works[0].op, sum(work.rows for work in works)
+        self._metrics.batch(op, rows, len(works), release, fill)
+        if self.tracing is None:
+            outcomes = outcomes_of(works, self.backend)
+        else:
+            told = {"op": op, "rows": rows, "requests": len(works), "release": release, "backend": self.backend.name}
+            with self.tracing.batch(told, members):
+                outcomes = outcomes_of(works, self.backend)
+        self._count(works, outcomes)
         if any(isinstance(outcome, Exception) and not isinstance(outcome, KernelError) for outcome in outcomes):
             self._suspect()
         return outcomes
@@ -205,25 +230,16 @@ class Engine:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(deliver)
 
-    def _count(self, outcomes: Iterable[Outcome]) -> None:
-        """Record rows, tokens and entropies of a batch."""
-        answers = [
-            answer
-            for outcome in outcomes
-            if not isinstance(outcome, Exception)
-            for one in outcome
-            for answer in (one if isinstance(one, list) else [one])
-        ]
-        drawn = [answer for answer in answers if isinstance(answer, RowResult)]
-        kinds = Counter(answer.kind for answer in answers if isinstance(answer, RowFault))
-        if drawn or kinds:
-            self._metrics.sampled(
-                self.backend.name,
-                sum(len(answer.tokens) for answer in drawn),
-                kinds | Counter(ok=len(drawn)),
-                [answer.entropy for answer in drawn],
-                [answer.entropy_kept for answer in drawn],
-            )
+    def _count(self, works: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
+        """Record what came of the rows of a batch that was sampled."""
+        answers: list[RowResult | RowFault] = []
+        values: list[Values] = []
+        for work, outcome in zip(works, outcomes, strict=True):
+            if isinstance(work, (PlainWork, SampleWork, HeadWork)) and not isinstance(outcome, Exception):
+                answers += outcome[0] if isinstance(work, HeadWork) else outcome
+                values += work.values
+        if answers:
+            self._metrics.sampled(answers, values)
 
     def _suspect(self) -> None:
         """After an error that is nobody's fault, see whether the engine still computes at all."""

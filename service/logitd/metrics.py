@@ -1,26 +1,29 @@
-"""Every series the service exposes, declared once on a registry. Only the engine and the ASGI layer record."""
+"""What the rest of the service tells of itself, and by which series that is counted."""
 
-from collections.abc import Callable, Iterable
-from functools import cache
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry
 
-from logitd.batch_histogram import BatchHistogram
+from logitd.counting import series
+from logitd.counting.cells import Example, Labels, Threads, put
+from logitd.counting.exposition import Exposition
+from logitd.counting.heads import count_heads
+from logitd.counting.rows import count_rows
+from logitd.counting.series import Series
+from logitd_kernels import RowFault, RowResult
+from logitd_kernels.sampling.transform import Values
 
-_LATENCY_SECONDS = [digit * 10.0**power for power in range(-4, 1) for digit in (1, 2, 5)] + [10.0]
-_ENTROPY_NATS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12]
+_REFUSED = {400: "invalid", 415: "invalid", 422: "invalid", 401: "auth", 403: "auth", 409: "session", 410: "session"}
+_INLINE = "inline"
+_LATENCY, _BYTES, _SIZE = series.STAGE.bounds, series.REQUEST_BYTES.bounds, series.BATCH_ROWS.bounds
 
-_RELATIVE_ERROR = [1e-6, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]
-
-STAGES = ("read", "decode", "queue", "compute", "encode")
-REJECTIONS = ("requests", "bytes", "wait", "rows", "deadline", "slow_body", "too_large", "unavailable")
-CANCELLED_STAGES = ("reading", "queued", "computing")
-_POWERS = [2**power for power in range(13)]
-ROW_KINDS = ("ok", "nan", "posinf", "all_neginf", "head_too_short")
+Number = Callable[[], float]
 
 
 class Metrics:
-    """The service's series.
+    """The service's series. Any thread may record.
 
     Args:
         registry: where they are registered; a fresh one each app, so that tests never share counts.
@@ -29,212 +32,150 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry, endpoints: Iterable[str]) -> None:
         self.registry = registry
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a start time for each series doubles the exposition
         self._endpoints = frozenset(endpoints)
-        self._requests = Counter(
-            "logitd_requests_total",
-            "Requests by endpoint and status; 499 is a client that left.",
-            ["endpoint", "code"],
-            registry=registry,
-        )
-        self._duration = Histogram(
-            "logitd_request_duration_seconds",
-            "From the request's headers to the last byte of its answer.",
-            ["endpoint"],
-            buckets=_LATENCY_SECONDS,
-            registry=registry,
-        )
-        self._stages = Histogram(
-            "logitd_stage_duration_seconds",
-            "Where a request spends its time.",
-            ["stage"],
-            buckets=_LATENCY_SECONDS,
-            registry=registry,
-        )
-        self._tokens = Counter(
-            "logitd_tokens_sampled_total", "Tokens drawn, by backend.", ["backend"], registry=registry
-        )
-        self._rows = Counter("logitd_rows_total", "Rows by what came of them.", ["kind"], registry=registry)
-        self._inflight = Gauge("logitd_inflight_requests", "Requests being answered.", registry=registry)
-        self._build = Gauge("logitd_build_info", "Always 1.", ["version", "backend"], registry=registry)
-        self._lag = Histogram(
-            "logitd_event_loop_lag_seconds",
-            "By how much the event loop is late.",
-            buckets=_LATENCY_SECONDS,
-            registry=registry,
-        )
-        self._ready = Gauge("logitd_ready", "1 while new work is welcome.", registry=registry)
-        self._self_tests = Counter(
-            "logitd_self_tests_total", "Tests of failed kernels, by what they came to.", ["outcome"], registry=registry
-        )
-        self._entropy = BatchHistogram(
-            "logitd_entropy_nats",
-            "Entropy of each row after temperature, and after truncation.",
-            "when",
-            ("after_temperature", "after_truncation"),
-            _ENTROPY_NATS,
-        )
-        registry.register(self._entropy)
-        self._heads = Counter(
-            "logitd_attention_heads_total",
-            "Attention heads by how they were computed, and why.",
-            ["mode", "why"],
-            registry=registry,
-        )
-        self._keys = Histogram(
-            "logitd_attention_keys",
-            "Keys of attention requests.",
-            buckets=[2**power for power in range(6, 18)],
-            registry=registry,
-        )
-        self._sessions = Gauge("logitd_attention_sessions", "Open streaming sessions.", registry=registry)
-        self._session_bytes = Gauge(
-            "logitd_attention_session_bytes", "What streaming sessions keep.", registry=registry
-        )
-        self._error = Histogram(
-            "logitd_attention_relative_error",
-            "Measured error of each attention head that was answered.",
-            buckets=_RELATIVE_ERROR,
-            registry=registry,
-        )
-        self._loop_tasks = Gauge("logitd_event_loop_tasks", "Tasks of the event loop.", registry=registry)
-        self._rejected = Counter(
-            "logitd_requests_rejected_total", "Requests turned away, by why.", ["reason"], registry=registry
-        )
-        self._cancelled = Counter(
-            "logitd_cancelled_total",
-            "Requests whose client left, by what was being done.",
-            ["stage"],
-            registry=registry,
-        )
-        self._batch_rows = Histogram(
-            "logitd_batch_rows", "Rows computed in one go.", buckets=_POWERS, registry=registry
-        )
-        self._batch_requests = Histogram(
-            "logitd_batch_requests",
-            "Requests computed in one go, in whole or in part.",
-            buckets=_POWERS,
-            registry=registry,
-        )
-        # Looking a series up by its labels costs more than counting.
-        self._request_of, self._duration_of = cache(self._requests.labels), cache(self._duration.labels)
-        self._stage_of, self._rows_of = cache(self._stages.labels), cache(self._rows.labels)
-        self._tokens_of = cache(self._tokens.labels)
-        for reason in REJECTIONS:
-            self._rejected.labels(reason)
-        for stage in CANCELLED_STAGES:
-            self._cancelled.labels(stage)
-        for stage in STAGES:
-            self._stages.labels(stage)
-        for kind in ROW_KINDS:
-            self._rows.labels(kind)
-        for outcome in ("passed", "failed"):
-            self._self_tests.labels(outcome)
+        self._threads = Threads()
+        self._gauges: dict[Series, dict[Labels, Number]] = {}
+        self._started, self._loop_tasks = time.time(), 0
+        self._gauge(series.INFLIGHT, lambda: sum(cells.inflight for cells in self._threads.all))
+        self._gauge(series.LOOP_TASKS, lambda: self._loop_tasks)
+        self._gauge(series.LAST_BATCH, self._last_batch)
+        registry.register(Exposition(self._threads, self._gauges))
 
-    def started(self, version: str, backend: str) -> None:
-        """Say what is running."""
-        self._build.labels(version, backend).set(1)
-        self._tokens.labels(backend)
+    def _gauge(self, of: Series, value: Number, *labels: str) -> None:
+        self._gauges.setdefault(of, {})[labels] = value
+
+    def _last_batch(self) -> float:
+        return max([self._started, *(cells.last_batch_seconds for cells in self._threads.all)])
+
+    def started(self, version: str, backend: str, configuration: str = "") -> None:
+        """Say what is running; `configuration` is a hash of the settings."""
+        self._gauge(series.BUILD, lambda: 1, version, backend)
+        self._gauge(series.CONFIG, lambda: 1, configuration)
+
+    def readiness(self, ready: Number) -> None:
+        """Tell whether new work is welcome, whenever somebody asks."""
+        self._gauge(series.READY, ready)
+
+    def engine(self, up: Number) -> None:
+        """Tell whether the engine computes, whenever somebody asks."""
+        self._gauge(series.ENGINE_UP, up)
+
+    def device(self, used_bytes: Number, total_bytes: Number) -> None:
+        """Tell how much memory there is where rows are computed, whenever somebody asks."""
+        self._gauge(series.DEVICE_MEMORY, used_bytes, "used")
+        self._gauge(series.DEVICE_MEMORY, total_bytes, "total")
+
+    def queue(self, requests: Number, rows: Number, held_bytes: Number, oldest_seconds: Number) -> None:
+        """Tell what waits to be computed, whenever somebody asks."""
+        self._gauge(series.QUEUE_REQUESTS, requests)
+        self._gauge(series.QUEUE_ROWS, rows)
+        self._gauge(series.QUEUE_BYTES, held_bytes)
+        self._gauge(series.QUEUE_OLDEST, oldest_seconds)
+
+    def admission(self, requests: Number, held_bytes: Number) -> None:
+        """Tell how many bodies are in the house and how large they are, whenever somebody asks."""
+        self._gauge(series.ADMITTED, requests)
+        self._gauge(series.ADMITTED_BYTES, held_bytes)
+
+    def sessions(self, count: Number, held_bytes: Number) -> None:
+        """Tell how many sessions are open and what they keep, whenever somebody asks."""
+        self._gauge(series.SESSIONS, count)
+        self._gauge(series.SESSION_BYTES, held_bytes)
+
+    def shared_memory(self, regions: Number, held_bytes: Number) -> None:
+        """Tell how many regions of shared memory are registered and how large they are, whenever somebody asks."""
+        self._gauge(series.SHARED_REGIONS, regions)
+        self._gauge(series.SHARED_BYTES, held_bytes)
+
+    def attention(self, requests: Number) -> None:
+        """Tell how many attention requests are in the house, whenever somebody asks."""
+        self._gauge(series.ATTENTION_INFLIGHT, requests)
 
     def request_began(self) -> None:
         """Count a request in."""
-        self._inflight.inc()
+        self._threads.mine.inflight += 1
 
-    def request_ended(self, path: str, status: int, seconds: float) -> None:
-        """Count a request out; unknown paths share one label."""
-        self._inflight.dec()
-        endpoint = path if path in self._endpoints else "unmatched"
-        self._request_of(endpoint, str(status)).inc()
-        self._duration_of(endpoint).observe(seconds)
+    def request_ended(self, path: str, status: int, seconds: float, trace_id: str | None = None) -> None:
+        """Count a request out, on the thread that counted it in; unknown paths share one label."""
+        cells = self._threads.mine
+        cells.inflight -= 1
+        endpoint = path if path in self._endpoints else series.UNMATCHED
+        cells.counts[series.REQUESTS][endpoint, str(status)] += 1
+        labels, bucket = (endpoint,), bisect_left(_LATENCY, seconds)
+        buckets = cells.histograms[series.DURATION][labels]
+        buckets[bucket] += 1
+        buckets[-1] += seconds
+        if trace_id is not None:
+            cells.examples[series.DURATION, labels, bucket] = Example(trace_id, seconds, time.time())
+        if status in _REFUSED:
+            cells.count(series.REJECTED, _REFUSED[status])
 
-    def readiness(self, ready: Callable[[], bool]) -> None:
-        """Tell whether new work is welcome, whenever somebody asks."""
-        self._ready.set_function(ready)
-
-    def loop_tasks(self, count: int) -> None:
-        """Record how many tasks the event loop has."""
-        self._loop_tasks.set(count)
-
-    def loop_lag(self, seconds: float) -> None:
-        """Record how late the event loop was once."""
-        self._lag.observe(seconds)
-
-    def self_test(self, outcome: str) -> None:
-        """Count a self-test, `passed` or `failed`."""
-        self._self_tests.labels(outcome).inc()
-
-    def stages(self, seconds: dict[str, float]) -> None:
-        """Record the stages of one request."""
+    def stages(self, seconds: Mapping[str, float]) -> None:
+        """Record the stages that a request has been through: 0 is one that it has not."""
+        stages = self._threads.mine.histograms[series.STAGE]
         for stage, value in seconds.items():
-            self._stage_of(stage).observe(value)
+            if value:
+                buckets = stages[(stage,)]
+                buckets[bisect_left(_LATENCY, value)] += 1
+                buckets[-1] += value
 
-    def sampled(
-        self,
-        backend: str,
-        tokens: int,
-        kinds: dict[str, int],
-        before: Iterable[float | None],
-        after: Iterable[float | None],
-    ) -> None:
-        """Record one sampled batch: its tokens, its rows by kind, and the entropies of its rows."""
-        self._tokens_of(backend).inc(tokens)
-        for kind, count in kinds.items():
-            self._rows_of(kind).inc(count)
-        self._entropy.observe("after_temperature", before)
-        self._entropy.observe("after_truncation", after)
+    def answered(self, body_bytes: int, answer_bytes: int, write_seconds: float) -> None:
+        """Record how large a request and its answer were, and how long writing that took."""
+        histograms = self._threads.mine.histograms
+        put(histograms[series.REQUEST_BYTES][()], _BYTES, float(body_bytes))
+        put(histograms[series.RESPONSE_BYTES][()], _BYTES, float(answer_bytes))
+        put(histograms[series.STAGE]["write",], _LATENCY, write_seconds)
 
-    def batch(self, rows: int, requests: int) -> None:
-        """Record what is computed in one go."""
-        self._batch_rows.observe(rows)
-        self._batch_requests.observe(requests)
+    def batch(self, op: str, rows: int, requests: int, release: str = _INLINE, fill: float = 0.0) -> None:
+        """Record what is computed in one go.
+
+        Args:
+            op: one of OPS.
+            rows, requests: how many.
+            release: what ended it, one of RELEASES.
+            fill: share of its budget; of work that was queued.
+        """
+        cells = self._threads.mine
+        labels, histograms = (op,), cells.histograms
+        cells.counts[series.BATCHES][op, release] += 1
+        put(histograms[series.BATCH_ROWS][labels], _SIZE, float(rows))
+        put(histograms[series.BATCH_REQUESTS][labels], _SIZE, float(requests))
+        if release != _INLINE:  # light work goes on while the compute threads hang
+            cells.last_batch_seconds = time.time()
+            cells.observe(series.FILL, fill)
+
+    def sampled(self, answers: Sequence[RowResult | RowFault], values: Sequence[Values]) -> None:
+        """Record what came of rows that were sampled with the given parameters."""
+        count_rows(self._threads.mine, answers, values)
 
     def rejected(self, reason: str) -> None:
         """Count a request that was turned away; `reason` is one of REJECTIONS."""
-        self._rejected.labels(reason).inc()
+        self._threads.mine.count(series.REJECTED, reason)
 
     def cancelled(self, stage: str) -> None:
         """Count a request whose client left; `stage` is one of CANCELLED_STAGES."""
-        self._cancelled.labels(stage).inc()
+        self._threads.mine.count(series.CANCELLED, stage)
 
-    def queue(
-        self,
-        requests: Callable[[], float],
-        rows: Callable[[], float],
-        held_bytes: Callable[[], float],
-        oldest_seconds: Callable[[], float],
-    ) -> None:
-        """Tell what waits to be computed, whenever somebody asks."""
-        for name, documentation, value in (
-            ("requests", "Requests waiting to be computed.", requests),
-            ("rows", "Rows waiting to be computed.", rows),
-            ("bytes", "Bytes of rows waiting to be computed.", held_bytes),
-            ("oldest_seconds", "How long the oldest of them has waited.", oldest_seconds),
-        ):
-            Gauge(f"logitd_queue_{name}", documentation, registry=self.registry).set_function(value)
+    def session_event(self, event: str) -> None:
+        """Count what became of a session; `event` is one of SESSION_EVENTS."""
+        self._threads.mine.count(series.SESSION_EVENT, event)
 
-    def admission(self, requests: Callable[[], float], held_bytes: Callable[[], float]) -> None:
-        """Tell how many bodies are in the house and how large they are, whenever somebody asks."""
-        Gauge("logitd_admitted_requests", "Requests with a body in the house.", registry=self.registry).set_function(
-            requests
-        )
-        Gauge("logitd_inflight_bytes", "Bytes of request bodies in the house.", registry=self.registry).set_function(
-            held_bytes
-        )
+    def shared_memory_error(self, reason: str) -> None:
+        """Count a refused use of shared memory; `reason` is one of SHARED_MEMORY_ERRORS."""
+        self._threads.mine.count(series.SHARED_ERRORS, reason)
 
-    def sessions(self, count: Callable[[], float], held_bytes: Callable[[], float]) -> None:
-        """Tell how many sessions are open and what they keep, whenever somebody asks."""
-        self._sessions.set_function(count)
-        self._session_bytes.set_function(held_bytes)
+    def loop_tasks(self, count: int) -> None:
+        """Record how many tasks the event loop has."""
+        self._loop_tasks = count
 
-    def attention(self, requests: Callable[[], float]) -> None:
-        """Tell how many attention requests are in the house, whenever somebody asks."""
-        name, documentation = "logitd_attention_requests", "Attention requests waiting or being computed."
-        Gauge(name, documentation, registry=self.registry).set_function(requests)
+    def loop_lag(self, seconds: float) -> None:
+        """Record how late the event loop was once."""
+        self._threads.mine.observe(series.LAG, seconds)
 
-    def attended(self, heads: dict[tuple[str, str], int], keys: int, errors: Iterable[float]) -> None:
-        """Record one attention request: its heads by mode and why, its length, and the error of each head."""
-        for (mode, why), count in heads.items():
-            self._heads.labels(mode, why).inc(count)
-        self._keys.observe(keys)
-        for error in errors:
-            self._error.observe(error)
+    def self_test(self, outcome: str) -> None:
+        """Count a self-test, `passed` or `failed`."""
+        self._threads.mine.count(series.SELF_TESTS, outcome)
+
+    def attended(self, heads: Sequence[tuple[str, str, float]], keys: int) -> None:
+        """Record one attention call: mode, why and measured error of each head, and how many keys there were."""
+        count_heads(self._threads.mine, heads, keys)

@@ -3,6 +3,7 @@
 from collections import deque
 
 _REMEMBERED_SECONDS = 5.0
+_REMEMBERED = 512  # works: few enough that a rate that falls is soon known
 _TELLING = 8  # works that must have ended before they tell anything
 
 
@@ -14,7 +15,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._ended: deque[float] = deque(maxlen=4096)
+        self._ended: deque[float] = deque(maxlen=_REMEMBERED)
 
     def waits(self, now: float) -> None:
         """Say that work waits."""

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Literal, cast
@@ -78,12 +79,24 @@ def _complain(line: str) -> None:
     sys.stderr.write(f"logitd: {line}\n")
 
 
-def http_protocol(settings: Settings) -> type[asyncio.Protocol] | Literal["httptools"]:
-    """Return what uvicorn is to speak HTTP with, on one event loop: our protocol, or its own."""
+def http_protocol(
+    settings: Settings, left: Callable[[], None] = lambda: None
+) -> type[asyncio.Protocol] | Literal["httptools"]:
+    """Return what uvicorn is to speak HTTP with, on one event loop: our protocol, or its own.
+
+    Args:
+        left: called when a client is given up that does not read its answer.
+    """
     if settings.http_protocol == "stock" or sys.platform == "win32":  # whose loop asks for buffers ahead of time
         return "httptools"
     scratch = bytearray(SCRATCH_BYTES)
-    ours = partial(BodyProtocol, Limits.of(settings), lambda error: problems.encode(problems.document(error)), scratch)
+    ours = partial(
+        BodyProtocol,
+        left,
+        limits=Limits.of(settings),
+        render=lambda error: problems.encode(problems.document(error)),
+        scratch=scratch,
+    )
     return cast(type[asyncio.Protocol], ours)  # uvicorn only calls it
 
 
@@ -91,7 +104,7 @@ def _config(app: Observed, settings: Settings) -> uvicorn.Config:
     certificate, key = tls_files(settings) or (None, None)
     return uvicorn.Config(
         app,
-        http=http_protocol(settings),
+        http=http_protocol(settings, lambda: app.metrics.cancelled("writing")),
         ws="none",
         loop="uvloop" if sys.platform != "win32" else "asyncio",
         backlog=BACKLOG,

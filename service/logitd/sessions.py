@@ -21,18 +21,23 @@ _ID_BYTES, _MAC_BYTES = 18, 9
 class Sessions:
     """All sessions of a process.
 
-    An id carries a mark that only this process can make, so one that it once gave out is told from one that it never
-    did, without remembering any.
+    An id carries a mark that only this process can make, or those that share `session_id_key` with it, so one that was
+    once given out is told from one that never was, without remembering any.
 
     Args:
         settings: how long, how many, how large.
         clock: monotonic, seconds.
+
+    Attributes:
+        on_event: is told what becomes of sessions, one of `metrics` SESSION_EVENTS; must not wait.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
-        self._key = secrets.token_bytes(32)
+        self.on_event: Callable[[str], None] = lambda event: None
+        shared = settings.session_id_key
+        self._key = secrets.token_bytes(32) if shared is None else shared.get_secret_value().encode()
         self._all: dict[str, Session] = {}
         self._opening: list[int] = []  # bytes of streams that are being built
         self._lock = threading.Lock()
@@ -48,7 +53,9 @@ class Sessions:
         with self._lock:
             return sum(session.held_bytes for session in self._all.values())
 
-    def create(self, needed: int, build: Callable[[], Stream], tolerance: float, step: int = 0) -> Session:
+    def create(
+        self, needed: int, build: Callable[[], Stream], tolerance: float, step: int = 0, event: str = "create"
+    ) -> Session:
         """Build a stream and take it in. Its room is set aside first, so that no two take the same.
 
         Args:
@@ -56,6 +63,7 @@ class Sessions:
             build: makes it.
             tolerance: relative error that a head may have.
             step: how many steps it has behind it.
+            event: as it is counted; `import` for a stream that comes from elsewhere.
         Raises:
             Invalid: no session may be so large.
             Unavailable: there are as many sessions, or as many bytes, as may be.
@@ -79,6 +87,7 @@ class Sessions:
                 self._opening.remove(needed)
                 if session is not None:
                     self._all[session.id] = session
+        self.on_event(event)
         return session
 
     def get(self, name: str) -> Session:
@@ -86,7 +95,7 @@ class Sessions:
 
         Raises:
             Gone: it has expired or was deleted.
-            NotFound: this process never gave out such an id.
+            NotFound: such an id was never given out.
         """
         with self.using(name) as session:
             return session
@@ -104,6 +113,7 @@ class Sessions:
             if session is None:
                 raise self._missing(name)
             session.users += 1
+        self.on_event("hit")
         try:
             yield session
         finally:
@@ -121,6 +131,7 @@ class Sessions:
             self._drop_expired()
             if self._all.pop(name, None) is None:
                 raise self._missing(name)
+        self.on_event("delete")
 
     @contextmanager
     def growing(self, session: Session, more_bytes: int, reply_bytes: int) -> Iterator[None]:
@@ -156,6 +167,7 @@ class Sessions:
         for name, session in list(self._all.items()):
             if session.expires <= now and not session.users and not session.lock.locked():
                 del self._all[name]
+                self.on_event("expire")
 
     def _expiry(self) -> float:
         return self._clock() + self._settings.session_ttl_seconds
@@ -165,6 +177,7 @@ class Sessions:
         return urlsafe_b64encode(name + self._mark(name)).decode()
 
     def _missing(self, name: str) -> Gone | NotFound:
+        self.on_event("miss")
         try:
             raw = urlsafe_b64decode(name)
         except ValueError:

@@ -88,6 +88,9 @@ class Settings(BaseSettings):
     max_headers: Positive = Field(100, description="Most header fields (431).")
     max_chunks: Positive = Field(65_536, description="Most chunks of one chunked body (413).")
     header_timeout_seconds: Seconds = Field(10.0, description="Headers that take longer to arrive are refused (408).")
+    write_timeout_seconds: Seconds = Field(
+        30.0, description="Who takes nothing of an answer for so long, while more waits to be sent, is cut off."
+    )
     max_rows: Positive = Field(4096, description="Most rows in one request.")
     max_vocab_size: Positive = Field(1 << 22, description="Largest vocabulary of a row.")
     max_n: Positive = Field(1024, description="Most draws from one row (parameter n).")
@@ -119,6 +122,12 @@ class Settings(BaseSettings):
     max_session_bytes: Positive = Field(256 * _MIB, description="Most that one session keeps; more is refused (409).")
     max_sessions_bytes: Positive = Field(1024 * _MIB, description="Most that all sessions keep; more is refused (503).")
     session_ttl_seconds: Seconds = Field(600.0, description="A session that nobody asks for so long is dropped (410).")
+    session_id_key: SecretStr | None = Field(
+        None,
+        min_length=16,
+        exclude=True,
+        description="Secret that replicas share, so that each knows the others' session ids (410).",
+    )
     live_seconds: Seconds = Field(
         30.0, description="Not live when the event loop, or a computation, gives no sign of life for so long."
     )
@@ -135,7 +144,13 @@ class Settings(BaseSettings):
     )
     max_shared_regions: Positive = Field(256, description="Most regions of shared memory registered at once.")
     max_shared_bytes: Positive = Field(4096 * _MIB, description="Most bytes in all registered regions.")
+    shared_idle_seconds: Seconds = Field(
+        600.0, description="A region unused for so long is forgotten once its file is gone, or its room is needed."
+    )
     shutdown_seconds: Seconds = Field(25.0, description="How long open requests may finish after SIGTERM.")
+    traces: Literal["off", "otlp"] = Field(
+        "off", description="otlp sends OpenTelemetry spans, where the variables OTEL_… say; needs the extra otel."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe line that is logged; info logs one line a request."
     )

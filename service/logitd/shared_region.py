@@ -6,11 +6,10 @@ which no caller can change any more.
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import numpy as np
 
 from logitd.errors import Malformed, NotFound, ServiceError
 
@@ -28,13 +27,20 @@ class RegionStatus:
 class Region:
     """A registered region. Its file is closed once it is unregistered and nobody uses it any more.
 
+    Args:
+        status: see below.
+        file: open for reading and writing; the region's from now on.
+        clock: monotonic, seconds.
+
     Attributes:
         status: as it was registered.
     """
 
-    def __init__(self, status: RegionStatus, file: int) -> None:
+    def __init__(self, status: RegionStatus, file: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.status = status
         self._file = file
+        self._clock = clock
+        self._last_use = clock()
         self._users = 0
         self._leaving = False
         self._lock = threading.Lock()
@@ -43,6 +49,17 @@ class Region:
     def is_open(self) -> bool:
         """Whether its file is."""
         return not self._leaving or self._users > 0
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long ago it was registered or used; 0 while somebody uses it."""
+        with self._lock:
+            return 0.0 if self._users else self._clock() - self._last_use
+
+    @property
+    def is_unlinked(self) -> bool:
+        """Whether its file has no name any more: nobody can open it again. To be asked while it is registered."""
+        return os.fstat(self._file).st_nlink == 0
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -60,6 +77,7 @@ class Region:
         finally:
             with self._lock:
                 self._users -= 1
+                self._last_use = self._clock()
                 self._close_if_unused()
 
     def leave(self) -> None:
@@ -72,13 +90,13 @@ class Region:
         if not self.is_open:
             os.close(self._file)
 
-    def read(self, offset: int, byte_size: int) -> memoryview:
-        """Return a copy of bytes of the region.
+    def read(self, offset: int, buffer: memoryview) -> memoryview:
+        """Copy bytes of the region into a buffer, as many as it has; returns it.
 
         Raises:
             Malformed: they lie outside the region, or the file has become shorter.
         """
-        buffer = memoryview(np.empty(byte_size, np.uint8).data)
+        byte_size = len(buffer)
         with self.held():
             place, done = self._place(offset, byte_size), 0
             while done < byte_size:

@@ -4,17 +4,19 @@ import asyncio
 import time
 from typing import Any
 
-from logitd.metrics import STAGES
+from logitd.counting.series import STAGES
 from logitd.work import Outcome, Work
 from logitd_kernels.stopwatch import Stopwatch
 
+STAGES_OF = "logitd.stages"  # in the scope of a request with tensors: its stages, for who observes it
+
 
 class Stages(Stopwatch):
-    """Where a request spends its time; `read_seconds` have gone into receiving its body."""
+    """Where a request spends its time, and how large its body was."""
 
-    def __init__(self, read_seconds: float = 0.0) -> None:
+    def __init__(self) -> None:
         super().__init__(STAGES)
-        self.seconds["read"] = read_seconds
+        self.body_bytes = 0
 
 
 class Ticket:
@@ -25,6 +27,7 @@ class Ticket:
         is_begun: whether a thread has taken up any of it.
         began: when that was, on time.perf_counter; None until the first part is done.
         ended: when the last part that is known of was done.
+        trace: whose span was current when it was handed in; None where nothing is traced.
     """
 
     def __init__(self, work: Work, future: "asyncio.Future[list[Any]]") -> None:
@@ -32,6 +35,7 @@ class Ticket:
         self.is_begun = False
         self.began: float | None = None
         self.ended = 0.0
+        self.trace: Any = None
         self.submitted = time.perf_counter()
         self._answers: list[Any] = [None] * work.rows
         self._missing = work.rows

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -27,6 +27,7 @@ class Work(Protocol):
         key: work of one key may be handed out together; None: it is not.
         rows: how many there are.
         row_bytes: of each.
+        op: what it is, one of `metrics.OPS`.
         is_light: whether computing it takes no longer than handing it to another thread.
     """
 
@@ -36,6 +37,9 @@ class Work(Protocol):
     def rows(self) -> int: ...  # noqa: D102
     @property
     def row_bytes(self) -> int: ...  # noqa: D102
+
+    @property
+    def op(self) -> str: ...  # noqa: D102
 
     @property
     def is_light(self) -> bool: ...  # noqa: D102
@@ -57,6 +61,7 @@ class SampleWork:
     logprobs_mode: str = "raw"
     trace: bool = False
     first: int = 0  # the place of the first row in its request
+    op: ClassVar[str] = "sample"
 
     @property
     def key(self) -> Hashable:
@@ -123,6 +128,7 @@ class HeadWork:
     trace: bool = False
     key: Hashable = None
     rows: int = 1
+    op: ClassVar[str] = "sample_head"
 
     @property
     def row_bytes(self) -> int:
@@ -153,6 +159,7 @@ class SoftmaxWork:
     kind: str
     key: Hashable = None
     rows: int = 1
+    op: ClassVar[str] = "softmax"
     is_light: bool = False
 
     @property
@@ -192,6 +199,8 @@ def _sampled(
 
 def outcomes_of(works: Sequence[Work], backend: Backend) -> list[Outcome]:
     """Compute works: small ones together, the others one by one. Each has answers, or an error, of its own."""
+    if len(works) == 1:
+        return [_outcome(works[0], backend)]
     small = [work for work in works if isinstance(work, SampleWork) and work.is_small]
     if len(small) < 2:
         return [_outcome(work, backend) for work in works]

@@ -1,5 +1,7 @@
 """The service on both protocols."""
 
+import subprocess
+
 import pytest
 from probe import Served
 
@@ -23,3 +25,13 @@ def wire(served):
     """A connection to it."""
     with served.connected() as connection:
         yield connection
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for this machine and its key, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made += ["-subj", "/CN=localhost", "-days", "2", "-keyout", "-", "-out", "-"]
+    path.write_bytes(subprocess.run(made, capture_output=True, check=True).stdout)
+    return str(path)

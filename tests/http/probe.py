@@ -121,7 +121,7 @@ class Served:
 
         config = uvicorn.Config(
             app,
-            http=http_protocol(self.settings),
+            http=http_protocol(self.settings, lambda: service.metrics.cancelled("writing")),
             ws="none",
             loop=loop,
             ssl_certfile=certificate,
@@ -151,8 +151,12 @@ class Served:
         assert not self._errors.lines, "the server logged errors"
 
     @contextlib.contextmanager
-    def connected(self):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+    def connected(self, receive_buffer_bytes=None):
+        with socket.socket() as connection:
+            if receive_buffer_bytes is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            connection.settimeout(20)
+            connection.connect(("127.0.0.1", self.port))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.tls is None:
                 yield Wire(connection)
@@ -170,9 +174,13 @@ class Served:
         eventually(lambda: not state.connections and not state.tasks)
 
     def _inflight(self):
+        return self.metric("logitd_inflight_requests")
+
+    def metric(self, name):
+        """The value of a series, labels and all."""
         with self.connected() as wire:
             wire.send(head("GET", "/metrics", "connection: close"))
-            return float(wire.answer().body.partition(b"\nlogitd_inflight_requests ")[2].split(b"\n")[0])
+            return float(wire.answer().body.decode().partition(f"\n{name} ")[2].split("\n")[0])
 
 
 def eventually(condition, seconds=20):

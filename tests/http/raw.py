@@ -74,6 +74,10 @@ class Wire:
             if int(size, 16) == 0:
                 return body
 
+    def read_some(self, count):
+        """Read some bytes; they are the first of the next answer."""
+        self._read += self.socket.recv(count)
+
     def rest(self):
         """Everything until the server closes."""
         with contextlib.suppress(ConnectionResetError):

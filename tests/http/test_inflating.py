@@ -6,6 +6,7 @@ import json
 import zlib
 
 import pytest
+from probe import Served, eventually
 from raw import chunked, content, digest, head, post
 
 from logitd.errors import Malformed, PayloadTooLarge
@@ -77,6 +78,40 @@ def test_a_bomb_is_not_kept(wire):
     answer = wire.answer()
     assert (answer.status, json.loads(answer.body)["errors"][0]["path"]) == (413, "body")
     assert wire.is_open()
+
+
+def test_what_a_body_inflates_to_is_counted_in():
+    """Another request has half of the room, and the packed one, small as it comes, does not fit beside it."""
+    row = json.dumps({"logits": [[1, 5, 2]], "params": {"temperature": 0}}).encode()
+    packed = gzip.compress(row + b" " * (3 << 19))
+    request = post("/v1/sample", packed, "content-encoding: gzip", "content-type: application/json")
+    with Served("logitd", max_inflight_bytes=2 << 20, max_json_bytes=4 << 20) as running:
+        with running.connected() as other, running.connected() as wire:
+            other.send(head("POST", "/v1/sample", f"content-length: {1 << 20}"))
+            eventually(lambda: running.metric("logitd_inflight_bytes") == 1 << 20)
+            wire.send(request)
+            answer = wire.answer()
+            assert (answer.status, int(answer.headers["retry-after"])) == (429, 1)
+            assert running.metric("logitd_inflight_bytes") == 1 << 20
+            other.socket.close()
+            eventually(lambda: running.metric("logitd_inflight_bytes") == 0)
+            wire.send(request)
+            assert wire.answer().status == 200
+        running.until_quiet()
+        assert running.metric("logitd_inflight_bytes") == 0
+
+
+def test_the_bytes_are_asked_for_before_they_come():
+    asked, body = [], bytes(5_000_000)
+    packed = zlib.compress(body)
+    assert len(asyncio.run(inflated(memoryview(packed), 6_000_000, asked.append))) == len(body)
+    assert asked == [*(len(packed) + (1 << 16) + (step << 20) + 1 for step in range(1, 6)), len(body)]
+
+    def refuse(size):
+        raise PayloadTooLarge.at("body", f"no room for {size}")
+
+    with pytest.raises(PayloadTooLarge, match="no room"):
+        asyncio.run(inflated(memoryview(packed), 6_000_000, refuse))
 
 
 def inflate(packed, limit):

@@ -1,19 +1,8 @@
 """In-place receiving over TLS, and on asyncio's own loop."""
 
-import subprocess
-
 import pytest
 from probe import Served
 from raw import chunked, content, digest, head, post
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made += ["-subj", "/CN=localhost", "-days", "2", "-keyout", "-", "-out", "-"]
-    path.write_bytes(subprocess.run(made, capture_output=True, check=True).stdout)
-    return str(path)
 
 
 @pytest.fixture(

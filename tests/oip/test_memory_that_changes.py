@@ -83,12 +83,12 @@ def test_requests_while_regions_come_and_go(sharing_url, memory):
 def test_unregistering_leaves_a_region_to_who_uses_it(memory):
     made = memory(64)
     made.buf[:] = bytes(range(64))
-    regions = SharedMemory(max_regions=1, max_bytes=64)
+    regions = SharedMemory(max_regions=1, max_bytes=64, idle_seconds=60)
     regions.register("r", made.name, 0, 64)
     files = open_files()
     with regions.used(["r"]) as used:
         regions.unregister("r")
-        assert bytes(used["r"].read(10, 3)) == bytes([10, 11, 12])
+        assert bytes(used["r"].read(10, memoryview(bytearray(3)))) == bytes([10, 11, 12])
         with pytest.raises(NotFound), regions.used(["r"]):
             pass
         with pytest.raises(Malformed, match="at most 1 regions"):  # its file is open still
@@ -96,7 +96,7 @@ def test_unregistering_leaves_a_region_to_who_uses_it(memory):
         kept = used["r"]
     assert open_files() == files - 1
     with pytest.raises(NotFound):
-        kept.read(0, 1)
+        kept.read(0, memoryview(bytearray(1)))
     with pytest.raises(NotFound):
         kept.write(0, [b"x"])
     regions.register("s", made.name, 0, 8)
@@ -106,10 +106,10 @@ def test_unregistering_leaves_a_region_to_who_uses_it(memory):
 
 def test_what_was_read_is_a_copy(memory):
     made = memory(8)
-    regions = SharedMemory(max_regions=1, max_bytes=64)
+    regions = SharedMemory(max_regions=1, max_bytes=64, idle_seconds=60)
     regions.register("r", made.name, 0, 8)
     with regions.used(["r"]) as used:
-        read = used["r"].read(0, 8)
+        read = used["r"].read(0, memoryview(bytearray(8)))
         made.buf[:] = b"changed!"
         assert bytes(read) == bytes(8)
     regions.unregister()
@@ -117,7 +117,7 @@ def test_what_was_read_is_a_copy(memory):
 
 def test_memory_that_is_truncated_between_the_look_and_the_read(memory, monkeypatch):
     made = memory(64)
-    regions = SharedMemory(max_regions=1, max_bytes=64)
+    regions = SharedMemory(max_regions=1, max_bytes=64, idle_seconds=60)
     regions.register("r", made.name, 0, 64)
     look = os.fstat
 
@@ -128,5 +128,5 @@ def test_memory_that_is_truncated_between_the_look_and_the_read(memory, monkeypa
 
     monkeypatch.setattr(os, "fstat", look_then_truncate)
     with regions.used(["r"]) as used, pytest.raises(Malformed, match="shorter"):
-        used["r"].read(0, 64)
+        used["r"].read(0, memoryview(bytearray(64)))
     regions.unregister()

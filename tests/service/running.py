@@ -89,9 +89,9 @@ def running(*flags, **environment):
 
 
 @contextlib.contextmanager
-def inside(settings):
+def inside(settings, tracing=None):
     """Run the application in this process; yields it, its URL and its event loop."""
-    app = create_app(settings)
+    app = create_app(settings, tracing)
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, http="httptools", loop="uvloop", access_log=False, log_config=None)
     server = uvicorn.Server(config)

@@ -61,14 +61,31 @@ def test_a_body_that_alone_is_more_than_all_may_have_comes_in_alone(admission):
         pass
 
 
+def test_a_body_that_unpacks_counts_for_what_it_becomes(admission):
+    with admission.entered(400):
+        with admission.entered(10) as permit:
+            permit.hold(600)
+            assert admission.bytes == 1000
+            with pytest.raises(Shed) as shed:
+                permit.hold(601)
+            assert (shed.value.reason, admission.bytes) == ("bytes_budget", 1000)
+            permit.hold(50)
+            assert admission.bytes == 450
+        assert admission.bytes == 400
+    with admission.entered(10) as permit:
+        permit.hold(1900)  # alone it may have as many as it likes
+        assert admission.bytes == 1900
+    assert admission.bytes == 0
+
+
 def test_who_is_shed_is_told_of_what_there_is_too_much(admission):
     with admission.entered(0), admission.entered(900), pytest.raises(Shed) as shed, admission.entered(200):
         pass
-    assert (shed.value.retry_after_seconds, shed.value.reason) == (1, "bytes")
+    assert (shed.value.retry_after_seconds, shed.value.reason) == (1, "bytes_budget")
     with admission.entered(0), admission.entered(0), admission.entered(0):
         with pytest.raises(Shed) as shed, admission.entered(0):
             pass
-        assert shed.value.reason == "requests"
+        assert shed.value.reason == "queue_full"
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 
 import httpx
@@ -163,3 +164,30 @@ def test_the_first_request_is_not_a_slow_one():
             assert post(service.url, "/v1/sample", {"logits": [[1, 2, 3]], "params": {"seed": 1}}).status_code == 200
             seconds.append(time.perf_counter() - began)
     assert seconds[0] < 10 * sorted(seconds[1:])[5]
+
+
+def test_what_is_there_at_the_start_is_never_looked_at_again_by_the_collector():
+    code = """
+import asyncio, gc, uvicorn
+from logitd.lifecycle import Lifecycle
+from logitd.serving.drain import DrainingServer
+
+async def app(scope, receive, send):
+    while (await receive())["type"] != "lifespan.shutdown":
+        await send({"type": "lifespan.startup.complete"})
+    await send({"type": "lifespan.shutdown.complete"})
+
+async def main():
+    config = uvicorn.Config(app, port=0, log_config=None)
+    config.load()
+    server = DrainingServer(config, Lifecycle(), 0, 1, lambda: None)
+    server.lifespan = config.lifespan_class(config)
+    kept = [[] for _ in range(1000)]
+    await server.startup()
+    print(gc.get_freeze_count() > 1000, gc.get_count()[0] < 1000)
+    await server.shutdown()
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["True", "True"]

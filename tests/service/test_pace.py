@@ -33,4 +33,4 @@ def test_only_the_last_seconds_count():
     assert pace.seconds(10, 10.0) == 5.0
     assert pace.seconds(10, 20.0) is None
     pace.ended(5000, 20.0)  # more than are remembered: since the first of those
-    assert pace.seconds(4096, 21.0) == 1.0
+    assert pace.seconds(512, 21.0) == 1.0

@@ -219,11 +219,11 @@ def test_an_export_is_checked(service_url):
 
 def test_sessions_end(serve):
     _, k, v = sequence(2)
-    with serve(Settings(session_ttl_seconds=0.6, max_sessions=2)) as url:
+    with serve(Settings(session_ttl_seconds=2.0, max_sessions=2)) as url:
         kept, idle = opened(url), opened(url)
         assert post(url, PATH, {"heads": H, "dim": D}).status_code == 503
         for _ in range(5):
-            time.sleep(0.2)
+            time.sleep(0.5)
             appended(url, kept, k, v)
         gone = httpx.get(f"{url}{PATH}/{idle}")
         assert gone.status_code == 410
@@ -252,8 +252,8 @@ def test_sessions_are_bounded(serve):
         assert httpx.get(f"{url}{PATH}/{one}").json()["tokens"] == 100
         appended(url, two, k, v)
         metrics = httpx.get(f"{url}/metrics").text
-        assert "logitd_attention_sessions 2.0" in metrics
-        held = float(re.search(r"^logitd_attention_session_bytes (.+)$", metrics, re.M)[1])
+        assert "\nlogitd_sessions 2.0\n" in metrics
+        held = float(re.search(r"^logitd_session_state_bytes (.+)$", metrics, re.M)[1])
         assert 2 * size <= held <= 2 * size + 4000
         assert post_tensors(url, f"{PATH}/{two}/append", {"k": k, "v": v}).status_code in (409, 503)
         httpx.delete(f"{url}{PATH}/{one}")
@@ -300,3 +300,12 @@ def test_an_export_continues_in_another_process(service_url, tmp_path):
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     assert np.array_equal(np.load(tmp_path / "out.npy"), asked(service_url, session, q))
+
+
+def test_replicas_that_share_a_key_know_each_others_ids(serve):
+    shared = Settings(session_id_key="known to replicas")
+    with serve(shared) as here, serve(shared) as there, serve(Settings()) as stranger:
+        session = opened(here)
+        assert httpx.get(f"{there}{PATH}/{session}").status_code == 410
+        assert httpx.get(f"{stranger}{PATH}/{session}").status_code == 404
+        assert "session_id_key" not in httpx.get(f"{here}/v1/info").json()["settings"]

@@ -15,6 +15,7 @@ from logitd.settings import Settings
 
 SMALL = {"logits": [[1, 2, 3]], "params": {"seed": 1, "n": 2}}  # off the compiled path: it queues
 BLOCKING = Settings(compute_threads=1, batch_bytes=1 << 30, batch_rows=4096)
+BATCHES = 'logitd_batch_rows_count{op="sample"}'
 
 
 def metric(url, name):
@@ -37,9 +38,9 @@ def body():
 
 
 def long(pool, url, body):
-    began = metric(url, "logitd_batch_rows_count")
+    began = metric(url, BATCHES)
     request = pool.submit(post, url, "/v1/sample", body, SAFETENSORS)
-    until(url, "logitd_batch_rows_count", began + 1)
+    until(url, BATCHES, began + 1)
     return request
 
 
@@ -53,7 +54,7 @@ def test_a_deadline_is_answered_at_the_deadline_and_the_work_is_not_computed(ser
         assert busy.result().status_code == 200
         assert metric(url, 'logitd_requests_rejected_total{reason="deadline"}') == 1
         assert metric(url, 'logitd_rows_total{kind="ok"}') == 300
-        assert metric(url, "logitd_batch_rows_count") == 1
+        assert metric(url, BATCHES) == 1
 
 
 @pytest.mark.parametrize("header", ["x-request-timeout-ms", "x-envoy-expected-rq-timeout-ms"])
@@ -120,7 +121,7 @@ def test_a_client_that_leaves_while_computed_is_counted_as_such(serve, body):
                 f"content-length: {len(body)}",
             ]
             client.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-            until(url, "logitd_batch_rows_count", 1)
+            until(url, BATCHES, 1)
         until(url, 'logitd_cancelled_total{stage="computing"}', 1)
         assert metric(url, 'logitd_cancelled_total{stage="queued"}') == 0
 
@@ -145,7 +146,19 @@ def test_who_finds_the_house_full_is_told_when_to_come_back(serve, body):
             assert int(response.headers["retry-after"]) >= 1
             assert httpx.get(f"{url}/health/live").status_code == 200
             assert busy.result().status_code == 200
-        assert metric(url, 'logitd_requests_rejected_total{reason="requests"}') == 1
+        assert metric(url, 'logitd_requests_rejected_total{reason="queue_full"}') == 1
         assert post(url, "/v1/sample", SMALL).status_code == 200
         assert metric(url, "logitd_admitted_requests") == 0
         assert metric(url, "logitd_inflight_bytes") == 0
+
+
+@pytest.mark.parametrize("length", [1 << 10, 1 << 20])  # through the parser, and received in place
+def test_a_body_that_does_not_come_is_answered_at_the_requests_own_deadline(serve, length):
+    with serve(Settings()) as url, socket.create_connection(url.removeprefix("http://").split(":")) as client:
+        began = time.monotonic()
+        head = f"POST /v1/sample HTTP/1.1\r\nhost: x\r\ncontent-type: {SAFETENSORS}\r\ncontent-length: {length}\r\n"
+        client.sendall(f"{head}x-request-timeout-ms: 300\r\n\r\n".encode() + bytes(100))
+        client.settimeout(10)
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 504 ")
+        assert time.monotonic() - began >= 0.3
+        assert metric(url, 'logitd_requests_rejected_total{reason="deadline"}') == 1

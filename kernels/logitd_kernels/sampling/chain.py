@@ -10,6 +10,10 @@ from logitd_kernels.sampling.result import RowLogprobs, Step, TopLogprob
 from logitd_kernels.sampling.transform import Cut, Edit, Scale, Values
 from logitd_kernels.select.ordered import OrderedRow
 
+_EDITS = [transform for transform in TRANSFORMS if isinstance(transform, Edit)]
+_SCALE = next(transform for transform in TRANSFORMS if isinstance(transform, Scale))
+_CUTS = [transform for transform in TRANSFORMS if isinstance(transform, Cut)]
+
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
@@ -24,12 +28,12 @@ class Drawn:
 
 def temperature_of(values: Values) -> float:
     """Return the temperature of a row; 0 is greedy."""
-    return next(transform.temperature(values) for transform in TRANSFORMS if isinstance(transform, Scale))
+    return _SCALE.temperature(values)
 
 
 def edits_of(values: Values) -> list[Edit]:
     """Return the edits that the values make active, in order."""
-    return [transform for transform in TRANSFORMS if isinstance(transform, Edit) and transform.active(values)]
+    return [transform for transform in _EDITS if transform.active(values)]
 
 
 def greedy(row: OrderedRow, values: Values) -> Drawn:
@@ -43,8 +47,8 @@ def sample_row(row: OrderedRow, values: Values, seed: int) -> Drawn:
     """Truncate one row and draw from what is kept, at T > 0."""
     everything = kept = row.stats.everything
     trace = [_step("temperature", kept, everything)]
-    for transform in TRANSFORMS:
-        if isinstance(transform, Cut) and transform.active(values):
+    for transform in _CUTS:
+        if transform.active(values):
             shorter = transform.cut(row, kept, values)
             kept = shorter if shorter.count < kept.count else kept
             trace.append(_step(transform.name, kept, everything))

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 
 from logitd_kernels.errors import HeadTooShort
 from logitd_kernels.head import Prefix, Token
@@ -43,12 +42,12 @@ def sample_partial(head: HeadOfRow, edits: Edits, values: Values, seed: int, log
     source = ProcessedHead(head, Edits(head.vocab_size)) if raw else processed
     temperature = 1.0 if raw else temperature_of(values)
     try:
-        return replace(result, top=_logprobs(source, temperature, drawn.tokens, logprobs, lenient=False))
+        return result._replace(top=_logprobs(source, temperature, drawn.tokens, logprobs, lenient=False))
     except HeadTooShort:
         if not values["allow_inexact"]:
             raise
         top = _logprobs(source, temperature, drawn.tokens, logprobs, lenient=True)
-        return replace(result, top=top, exact=False)
+        return result._replace(top=top, exact=False)
 
 
 def _agreed(processed: ProcessedHead, values: Values, seed: int) -> tuple[RowResult, Drawn]:

@@ -1,6 +1,7 @@
 """What a row reports."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,7 @@ class RowLogprobs:
     top: list[TopLogprob]
 
 
-@dataclass(frozen=True, slots=True)
-class RowResult:
+class RowResult(NamedTuple):
     """The answer for one row.
 
     Attributes:

@@ -56,8 +56,11 @@ def sample(
     one = _RowSampler(rows, backend, logprobs, logprobs_mode == "raw", trace)
     answers: dict[int, Answer] = {}
     if backend.hot is not None and isinstance(rows, DenseRows) and not logprobs and not trace:
-        hot = [index for index in range(len(rows)) if is_hot(values[index])]
-        answers.update(sample_hot(backend.hot, rows, hot, values, one.edits) if hot else {})
+        hot = [index for index, own in enumerate(values) if is_hot(own)]
+        drawn = sample_hot(backend.hot, rows, hot, values, one.edits) if hot else []
+        if len(drawn) == len(values):
+            return drawn
+        answers = dict(zip(hot, drawn, strict=True))
     if backend.heads is not None and isinstance(rows, HeadRows) and not logprobs:
         answers.update(sample_heads(backend.heads, rows, values))
     return [answers[index] if index in answers else one.answer(index, values[index]) for index in range(len(rows))]

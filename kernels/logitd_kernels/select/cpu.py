@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from logitd_kernels.hot import ANSWER, REQUEST, Answers, HotBatch
+from logitd_kernels.hot import ANSWER, REQUEST, Answers, HotBatch, PlainRows
 from logitd_kernels.hot_heads import HEAD_ANSWER, HEAD_REQUEST, HeadBatch
 from logitd_kernels.native import missing
 from logitd_kernels.native import module as _native
@@ -70,6 +70,18 @@ def sample_hot(batch: HotBatch) -> Answers:
     """Run the hot chain on every row of a batch; see `HotBatch` and `ANSWER`."""
     answers = np.empty(len(batch.requests), ANSWER)
     _native.sample(*_where(batch.logits), batch.requests, batch.mask, batch.edit_ids, batch.edit_bias, answers)
+    return answers
+
+
+def sample_plain(rows: PlainRows, requests: bytes) -> bytearray:
+    """Run the hot chain on rows that lie in a buffer: REQUEST records in, ANSWER records out, as bytes.
+
+    Raises:
+        ValueError: the buffer does not hold the rows, or a record has edits.
+    """
+    answers = bytearray(len(requests) // REQUEST.itemsize * ANSWER.itemsize)
+    dtype = rows.dtype
+    _native.sample_plain(rows.buffer, rows.offset, _DTYPES[dtype], dtype.itemsize, rows.vocab_size, requests, answers)
     return answers
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
+from fastapi import Response
 
+from logitd.api.columns import Answer, columns, more_tensors
 from logitd.api.requests import SampleJob, SoftmaxJob
 from logitd.wire import json as wire_json
 from logitd.wire import safetensors
@@ -17,8 +18,7 @@ from logitd_kernels.sampling.result import RowFault, RowResult
 from logitd_kernels.softmax import SoftmaxRows
 
 Json = dict[str, Any]
-Arrays = dict[str, NDArray[Any]]
-Answer = RowResult | RowFault
+_SAFETENSORS, _JSON = safetensors.MEDIA_TYPE.encode(), wire_json.MEDIA_TYPE.encode()
 _REFUSED = re.compile(r"q\s*=\s*0(\.0*)?")
 
 
@@ -36,18 +36,26 @@ def accepts(accept: str, wanted: str) -> bool:
     return False
 
 
-def media_type(binary: bool) -> str:
-    """Return the content type of an answer."""
-    return safetensors.MEDIA_TYPE if binary else wire_json.MEDIA_TYPE
+class _Encoded(Response):
+    """A body that is ready, and its two headers."""
+
+    def __init__(self, body: bytes, content_type: bytes) -> None:
+        self.body, self.status_code, self.background = body, 200, None
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", content_type)]
+
+
+def answer_of(body: bytes, binary: bool) -> Response:
+    """Return an answer: safetensors, or JSON."""
+    return _Encoded(body, _SAFETENSORS if binary else _JSON)
 
 
 def sample_answer(job: SampleJob, answers: Sequence[Answer], backend: str, binary: bool) -> Callable[[Json], bytes]:
     """Encode a sample answer; call the result with the stage seconds, which are known last."""
     rest = {"backend": backend, "effective": _effective(job)}
     if binary:
-        tensors = sample_tensors(job, answers)
+        more = {name: Tensor.of(array) for name, array in more_tensors(job, answers).items()}
         rows = [_rest_of_row(row, job, answer) for row, answer in enumerate(answers)]
-        return _safetensors(tensors, {"rows": rows, **rest})
+        return encode_safetensors(more, {"rows": rows, **rest}, columns(answers))
     return _json([_row(row, job, answer) for row, answer in enumerate(answers)], rest)
 
 
@@ -142,46 +150,8 @@ def _trace(answer: Answer) -> list[Json] | None:
     return [asdict(step) for step in answer.trace]
 
 
-def sample_tensors(job: SampleJob, answers: Sequence[Answer]) -> Arrays:
-    """Return what every row reports as arrays, [B] or [B, n]; NaN and −1 where a row failed or a number is unknown."""
-    ok = [answer if isinstance(answer, RowResult) else None for answer in answers]
-    floats = [[a.logprobs[0], a.entropy, a.entropy_kept, a.kept_mass] if a else [None] * 4 for a in ok]
-    with np.errstate(over="ignore"):  # beyond float32 a log-probability is −inf
-        table = np.array(floats, np.float64).reshape(len(ok), 4).astype(np.float32)  # None becomes NaN
-    tensors: Arrays = {
-        "token": np.array([-1 if a is None else a.tokens[0] for a in ok], np.int64),
-        **dict(zip(("logprob", "entropy", "entropy_kept", "kept_mass"), table.T, strict=True)),
-        "kept": np.array([-1 if a is None or a.kept is None else a.kept for a in ok], np.int32),
-        "seed": np.array([0 if a is None else a.seed for a in ok], np.uint64),
-        "status": _status([isinstance(a, RowFault) or None for a in answers]),
-    }
-    draws = max((values["n"] for values in job.values), default=1)
-    if draws > 1:
-        tensors["tokens"] = _padded([a.tokens if a else [] for a in ok], draws, -1, np.int64)
-        tensors["tokens_logprob"] = _padded([a.logprobs if a else [] for a in ok], draws, np.nan, np.float32)
-    count = job.fields.logprobs
-    if count:
-        tops = [a.top if a else None for a in ok]
-        raw = [top.of_tokens[:1] if top else [] for top in tops]
-        tensors["logprob_raw"] = _padded(raw, 1, np.nan, np.float32)[:, 0]
-        tensors["top_tokens"] = _padded(
-            [[t.token for t in top.top] if top else [] for top in tops], count, -1, np.int64
-        )
-        logprobs = [[t.logprob for t in top.top] if top else [] for top in tops]
-        tensors["top_logprobs"] = _padded(logprobs, count, np.nan, np.float32)
-    return tensors
-
-
 def _status(errors: Sequence[object]) -> np.ndarray:
     return np.array([0 if error is None else 1 for error in errors], np.int32)
-
-
-def _padded(rows: Sequence[Sequence[Any]], width: int, pad: float, dtype: type) -> NDArray[Any]:
-    table: NDArray[Any] = np.full((len(rows), width), pad, dtype)
-    with np.errstate(over="ignore"):  # beyond float32 a log-probability is −inf
-        for place, row in enumerate(rows):
-            table[place, : len(row)] = row  # None becomes NaN
-    return table
 
 
 def _json(rows: list[Json], rest: Json) -> Callable[[Json], bytes]:
@@ -202,11 +172,13 @@ def _safetensors(tensors: Mapping[str, np.ndarray], response: Json) -> Callable[
     return encode_safetensors({name: Tensor.of(array) for name, array in tensors.items()}, response)
 
 
-def encode_safetensors(tensors: Mapping[str, Tensor], response: Json) -> Callable[[Json], bytes]:
+def encode_safetensors(
+    tensors: Mapping[str, Tensor], response: Json, packed: safetensors.Packed = ((), b"")
+) -> Callable[[Json], bytes]:
     """Return what encodes tensors, with the rest of a response as metadata, once the stage seconds are known."""
 
     def finish(seconds: Json) -> bytes:
         text = orjson.dumps({**response, "seconds": seconds}).decode()
-        return b"".join(safetensors.encode(tensors, {"response": text}))
+        return b"".join(safetensors.encode(tensors, {"response": text}, packed))
 
     return finish

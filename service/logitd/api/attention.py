@@ -9,7 +9,7 @@ from logitd.api.answers import wants_safetensors
 from logitd.api.attention_answer import attention_answer
 from logitd.api.attention_job import AttentionJob, attention_job
 from logitd.api.attention_schemas import ATTENTION_SCHEMA, AttentionFields
-from logitd.api.exchange import admitted
+from logitd.api.exchange import Exchange
 from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import json_body, request_body
@@ -42,7 +42,7 @@ async def attention(request: Request) -> Response:
         with stages("encode"):
             return attention_answer(job, attended, binary)
 
-    with admitted(request, attention=True) as exchange:
+    with Exchange(request, attention=True) as exchange:
         return await exchange.answered(ATTENTION, work, binary)
 
 

@@ -1,41 +1,60 @@
 """Receiving a body: refused by its declared length before a byte is read, counted while it arrives otherwise."""
 
 import asyncio
+import math
 import re
 from collections.abc import Awaitable, Callable
 
 from fastapi import Request
 
-from logitd.errors import Malformed, PayloadTooLarge, SlowBody
+from logitd.api.headers import header
+from logitd.errors import DeadlinePassed, Malformed, PayloadTooLarge, SlowBody
 from logitd.http.inflating import inflated, is_compressed
 from logitd.http.receiving import RECEIVE_INTO
 from logitd.http.staging import StagingPool
 from logitd.settings import Settings
 
+_PASSED_SECONDS = 0.1  # may have passed of a request's time before its body is awaited
 _LENGTH = re.compile(r"[0-9]{1,19}")
 
 
-async def read_body(request: Request, settings: Settings) -> memoryview:
+async def read_body(
+    request: Request,
+    settings: Settings,
+    hold: Callable[[int], None] | None = None,
+    seconds: float = math.inf,
+) -> memoryview:
     """Receive a request's body into one buffer, in place where the HTTP protocol can.
 
+    Args:
+        request: its body unread.
+        settings: the limits.
+        hold: is told how many bytes it takes where that is not what was declared, and raises if they are too many.
+        seconds: how long the request has.
     Returns:
         Its bytes, decompressed. The memory is lent: it is another request's once the last view of it is gone.
 
     Raises:
         PayloadTooLarge: the declared length, a chunked body so far, or what it decompresses to exceeds its limit.
         SlowBody: it did not arrive within `body_timeout_seconds`.
+        DeadlinePassed: the request's own time is shorter than that, and over.
         UnsupportedMedia: a content encoding other than gzip and deflate.
         Malformed: an unreadable length, fewer bytes than declared, or broken compression.
         ClientDisconnect: the client left.
+        ServiceError: what `hold` raises.
     """
-    compressed = is_compressed(request.headers.get("content-encoding"))
+    compressed = is_compressed(header(request, b"content-encoding"))
     length = declared_length(request, settings)
+    longest = settings.body_timeout_seconds
+    is_short = seconds < longest - _PASSED_SECONDS
     try:
-        async with asyncio.timeout(settings.body_timeout_seconds):
+        async with asyncio.timeout(seconds if is_short else longest):
             body = await (_chunked(request, settings) if length is None else _declared(request, length))
     except TimeoutError:
-        raise SlowBody.at("body", f"did not arrive within {settings.body_timeout_seconds:g} s") from None
-    return await inflated(body, settings.max_body_bytes) if compressed else body
+        if is_short:
+            raise DeadlinePassed("the request did not arrive within its time") from None
+        raise SlowBody.at("body", f"did not arrive within {longest:g} s") from None
+    return await inflated(body, settings.max_body_bytes, hold) if compressed else body
 
 
 def declared_length(request: Request, settings: Settings) -> int | None:
@@ -45,7 +64,7 @@ def declared_length(request: Request, settings: Settings) -> int | None:
         PayloadTooLarge: no body may be so long.
         Malformed: it cannot be read.
     """
-    declared = request.headers.get("content-length")
+    declared = header(request, b"content-length")
     if declared is None:
         return None
     declared = declared.strip()

@@ -14,7 +14,7 @@ from logitd.api.attention_job import admit_work, attention_call, options_of
 from logitd.api.attention_schemas import ATTENTION_SCHEMA, CompareFields
 from logitd.api.compare_answer import compared, trial_line
 from logitd.api.events import EVENTS, Tell, event_stream
-from logitd.api.exchange import admitted
+from logitd.api.exchange import Exchange
 from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import check, json_body, request_body
@@ -41,7 +41,7 @@ async def compare(request: Request) -> Response:
     """
     settings: Settings = request.app.state.settings
     with ExitStack() as place:
-        exchange = place.enter_context(admitted(request, attention=True))
+        exchange = place.enter_context(Exchange(request, attention=True))
         decoded, stages = await exchange.undecoded(ATTENTION), exchange.stages
 
         async def work(tell: Tell) -> Json:

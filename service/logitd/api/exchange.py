@@ -1,28 +1,30 @@
 """One tensor request from headers to answer: let in, received, decoded, computed, encoded, all within its time."""
 
 import asyncio
-import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
 from logitd.admission import Admission, Permit
-from logitd.api.answers import media_type
+from logitd.api.answers import answer_of
 from logitd.api.body import declared_length, read_body
+from logitd.api.deadline import deadline_of
+from logitd.api.headers import header
 from logitd.attending import Attending
 from logitd.engine import Engine
-from logitd.errors import DeadlinePassed, Malformed, PayloadTooLarge, ServiceError, Shed, SlowBody, Unavailable
+from logitd.errors import DeadlinePassed, PayloadTooLarge, ServiceError, Shed, SlowBody, Unavailable
 from logitd.metrics import Metrics
 from logitd.settings import Settings
-from logitd.ticket import Stages
+from logitd.ticket import STAGES_OF, Stages
 from logitd.waiting import within
 from logitd.wire.known import ROWS, Tensors
-from logitd.wire.message import Message, decode
+from logitd.wire.message import Message, Undecoded
 from logitd.work import Work
+from logitd_kernels.backends import Backend
 
 T = TypeVar("T")
 Finish = Callable[[dict[str, Any]], bytes]
@@ -30,60 +32,119 @@ Finish = Callable[[dict[str, Any]], bytes]
 HEAVY_BYTES = 1 << 16  # of JSON: parsing it would hold the event loop for a millisecond
 HEAVY_ROWS = 64  # checked and encoded one by one
 
-_TIMEOUT_HEADERS = ("x-request-timeout-ms", "x-envoy-expected-rq-timeout-ms")
-_MILLISECONDS = re.compile(r"[0-9]{1,9}")
 _REJECTED: dict[type[ServiceError], str] = {
     DeadlinePassed: "deadline",
-    PayloadTooLarge: "too_large",
+    PayloadTooLarge: "body_too_large",
     SlowBody: "slow_body",
     Unavailable: "unavailable",
 }
 
 
 class Exchange:
-    """One request on its way.
+    """One request on its way; as a context it is let in before its body is read, and what becomes of it is counted.
+
+    Args:
+        request: its body unread until `body` or `message`.
+        attention: whether it will want attention's threads.
 
     Attributes:
-        request: its body unread until `body` or `message`.
         settings: of the service.
         stages: where its time goes.
         deadline: on time.monotonic.
+        doing: for who counts those that leave.
+
+    Entering it
+    Raises:
+        Shed, Unavailable: there is no room for it now.
+        DeadlinePassed: its time is 0.
+        PayloadTooLarge: its declared length.
+        Malformed: an unreadable length or timeout.
     """
 
-    def __init__(self, request: Request, deadline: float) -> None:
-        self.request, self.deadline = request, deadline
-        self.settings: Settings = request.app.state.settings
-        self.stages = Stages()
-        self.body_bytes = 0
-        self.permit: Permit | None = None  # of one that competes once its body is there
-        self.doing = "reading"  # for who counts those that leave
-        self._engine: Engine = request.app.state.engine
+    def __init__(self, request: Request, *, attention: bool = False) -> None:
+        state = request.app.state
+        self.request = request
+        self.settings: Settings = state.settings
+        self.stages: Stages = state.stages()
+        request.scope[STAGES_OF] = self.stages
+        self.deadline = 0.0
+        self.doing = "reading"
+        self._engine: Engine = state.engine
+        self._metrics: Metrics = state.metrics
+        self._admission: Admission = state.admission
+        self._attending: Attending = state.attending
+        self._attention = attention
+        self._permit: Permit | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._enter()
+        except ServiceError as error:
+            self._left(error)
+            raise
+        return self
+
+    def _enter(self) -> None:
+        self.deadline = deadline_of(self.request, self.settings)
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
+            raise DeadlinePassed("the request has no time at all")
+        if self._attention:
+            self._attending.check_room()
+        self._permit = self._admission.entered(declared_length(self.request, self.settings), seconds)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._permit is not None:
+            self._permit.leave(answered=error is None)
+        self._left(error)
+
+    def _left(self, error: BaseException | None) -> None:
+        """Count what became of it."""
+        if isinstance(error, ClientDisconnect):
+            self._metrics.cancelled(self.doing)
+        elif isinstance(error, ServiceError):
+            reason = error.reason if isinstance(error, Shed) else _REJECTED.get(type(error))
+            if reason is not None:
+                self._metrics.rejected(reason)
+        self._metrics.stages(self.stages.seconds)
+
+    @property
+    def backend(self) -> Backend:
+        """Where rows are sampled."""
+        return self._engine.backend
 
     async def body(self) -> Any:  # noqa: ANN401  (bytes-like)
         """Receive the body."""
         with self.stages("read"):
-            body = await read_body(self.request, self.settings)
-        self.doing, self.body_bytes = "queued", len(body)
-        if self.permit is not None:
-            self.permit.compete()
+            hold = None if self._permit is None else self._permit.hold
+            body = await read_body(self.request, self.settings, hold, self.deadline - time.monotonic())
+        self.doing, self.stages.body_bytes = "queued", len(body)
+        if self._permit is not None and not self._attention:
+            self._permit.compete()
         return body
 
     async def message(self, known: Tensors = ROWS) -> Message:
         """Receive and decode the body."""
-        decoded = await self.undecoded(known)
-        binary = "json" not in self.request.headers.get("content-type", "json").lower()
-        return await self.off_loop("decode", decoded, heavy=not binary and self.body_bytes > HEAVY_BYTES)
+        return await self.decoded(await self.undecoded(known))
 
-    async def undecoded(self, known: Tensors = ROWS) -> Callable[[], Message]:
-        """Receive the body; return what decodes it, for another thread to call."""
-        content_type, query = self.request.headers.get("content-type"), self.request.query_params.multi_items()
-        most, declared = self.settings.max_json_bytes, declared_length(self.request, self.settings) or 0
+    async def undecoded(self, known: Tensors = ROWS) -> Undecoded:
+        """Receive the body."""
+        request = self.request
+        content_type = header(request, b"content-type")
+        query = request.query_params.multi_items() if request.scope["query_string"] else ()
+        most, declared = self.settings.max_json_bytes, declared_length(request, self.settings) or 0
         if declared > most and "json" in (content_type or "").lower():
             raise PayloadTooLarge.at(
                 "body", f"JSON is capped at {most} bytes, {declared} are declared; send safetensors"
             )
-        body = await self.body()
-        return lambda: decode(content_type, body, query, self.settings.max_json_bytes, known)
+        return Undecoded(content_type, await self.body(), query, most, known)
+
+    async def decoded(self, undecoded: Undecoded) -> Message:
+        """Decode a body."""
+        heavy = not undecoded.is_binary and self.stages.body_bytes > HEAVY_BYTES
+        return await self.off_loop("decode", undecoded, heavy=heavy)
 
     async def off_loop(self, stage: str, work: Callable[[], T], *, heavy: bool) -> T:
         """Do something as part of a stage: here, or on another thread if it would hold the event loop."""
@@ -94,8 +155,11 @@ class Exchange:
 
         return await self.wait(self._engine.aside(timed)) if heavy else timed()
 
-    async def computed(self, work: Work) -> list[Any]:
-        """Compute some work, queued behind what was there before."""
+    async def computed(self, work: Work) -> Sequence[Any]:
+        """Compute some work: here if it is light, else queued behind what was there before."""
+        if work.is_light:
+            with self.stages("compute"):
+                return self._engine.at_once(work)
         ticket = self._engine.submit(work, self.deadline)
         try:
             return await self.wait(ticket.future)
@@ -121,11 +185,10 @@ class Exchange:
                 message = decoded()
             return work(message, self.stages)(self.stages.seconds)
 
-        return Response(await self.attended(run), media_type=media_type(binary))
+        return answer_of(await self.attended(run), binary)
 
     async def attended(self, work: Callable[[], T]) -> T:
         """Run attention's work on its threads. The work accounts for its own stages."""
-        attending: Attending = self.request.app.state.attending
         submitted = time.perf_counter()
 
         def timed() -> T:
@@ -133,7 +196,7 @@ class Exchange:
             self.stages.seconds["queue"] = time.perf_counter() - submitted
             return work()
 
-        return await self.wait(attending.submit(timed))
+        return await self.wait(self._attending.submit(timed))
 
     async def wait(self, future: "asyncio.Future[T]") -> T:
         """Wait for a future as long as the request has, and somebody wants its answer."""
@@ -148,61 +211,4 @@ class Exchange:
             return finish(self.stages.seconds)
 
         content = await self.wait(self._engine.aside(encoded)) if heavy else encoded()
-        return Response(content, media_type=media_type(binary))
-
-
-@contextmanager
-def admitted(request: Request, *, attention: bool = False) -> Iterator[Exchange]:
-    """Let a request in before its body is read, and count what becomes of it.
-
-    Args:
-        request: its body unread.
-        attention: whether it will want attention's threads.
-    Raises:
-        Shed, Unavailable: there is no room for it now.
-        DeadlinePassed: its time is 0.
-        PayloadTooLarge: its declared length.
-        Malformed: an unreadable length or timeout.
-    """
-    metrics: Metrics = request.app.state.metrics
-    attending: Attending = request.app.state.attending
-    admission: Admission = request.app.state.admission
-    deadline = deadline_of(request)
-    exchange = Exchange(request, deadline)
-    try:
-        seconds = deadline - time.monotonic()
-        if seconds <= 0:
-            raise DeadlinePassed("the request has no time at all")
-        if attention:
-            attending.check_room()
-        with admission.entered(declared_length(request, exchange.settings), seconds) as permit:
-            exchange.permit = None if attention else permit
-            yield exchange
-    except ClientDisconnect:
-        metrics.cancelled(exchange.doing)
-        raise
-    except ServiceError as error:
-        reason = error.reason if isinstance(error, Shed) else _REJECTED.get(type(error))
-        if reason is not None:
-            metrics.rejected(reason)
-        raise
-    finally:
-        metrics.stages(exchange.stages.seconds)
-
-
-def deadline_of(request: Request) -> float:
-    """Return when the time of a request is over, on time.monotonic: the shortest of what the headers and we say.
-
-    Raises:
-        Malformed: a header that is no whole number of milliseconds.
-    """
-    settings: Settings = request.app.state.settings
-    seconds = settings.request_timeout_seconds
-    for name in _TIMEOUT_HEADERS:
-        sent = request.headers.get(name)
-        if sent is not None:
-            sent = sent.rstrip(" \t")
-            if not _MILLISECONDS.fullmatch(sent):
-                raise Malformed.at(name, f"expected a whole number of milliseconds, got {sent[:40]!r}")
-            seconds = min(seconds, int(sent) / 1000)
-    return time.monotonic() + seconds
+        return answer_of(content, binary)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from logitd.api.answers import encode_json
 from logitd.api.attention_job import admit_work, layer_calls, of_layer, options_of
 from logitd.api.attention_schemas import LAYERS_SCHEMA, PlanRequestFields
-from logitd.api.exchange import admitted
+from logitd.api.exchange import Exchange
 from logitd.api.problems import responses
 from logitd.api.schemas import check, json_body, request_body
 from logitd.settings import Settings
@@ -48,7 +48,7 @@ async def plan(request: Request) -> Response:
         with stages("encode"):
             return encode_json(_document(plans, fields.tolerance))
 
-    with admitted(request, attention=True) as exchange:
+    with Exchange(request, attention=True) as exchange:
         return await exchange.answered(LAYERS, work, False)
 
 

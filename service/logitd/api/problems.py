@@ -124,8 +124,10 @@ def unexpected(request: Request, error: Exception) -> Response:
 
 def encode(document: dict[str, Any]) -> bytes:
     """Return a problem document as JSON."""
-    # A lone surrogate in a caller's field name is not UTF-8: repeat it escaped instead of failing.
-    return orjson.dumps(_escaped(document))
+    try:
+        return orjson.dumps(document)
+    except TypeError:  # a lone surrogate in a caller's field name is not UTF-8: repeat it escaped instead of failing
+        return orjson.dumps(_escaped(document))
 
 
 def _escaped(value: Any) -> Any:  # noqa: ANN401

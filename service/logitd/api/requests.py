@@ -1,7 +1,6 @@
 """From a decoded message to what the kernels take: rows, parameters, limits. One place checks a request's content."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,12 +9,14 @@ import torch
 from logitd.api.schemas import SampleFields, SoftmaxFields, check
 from logitd.api.tensors import to_torch
 from logitd.errors import FieldError, Invalid
+from logitd.plain_work import PlainWork
 from logitd.settings import Settings
 from logitd.wire.message import Message
 from logitd.work import HeadWork, SampleWork
 from logitd_kernels import DenseRows, HeadRows
 from logitd_kernels import check as check_params
 from logitd_kernels.errors import NonFiniteTensor, ParameterError, ShapeError
+from logitd_kernels.hot import PlainRows
 from logitd_kernels.sampling.transform import Values
 from logitd_kernels.softmax import HOT
 
@@ -31,15 +32,17 @@ _HEAD_OPTIONS = ("log_z_temperatures", "head_finite_count")
 class SampleJob:
     """A checked sample request."""
 
-    rows: DenseRows | HeadRows
+    rows: DenseRows | HeadRows | PlainRows
     values: list[Values]
     shared: Values | None  # the parameters of all rows, when one object was sent
     fields: SampleFields
 
     @property
-    def work(self) -> SampleWork | HeadWork:
+    def work(self) -> SampleWork | HeadWork | PlainWork:
         """What the engine is to compute; the answers of a head form come as one."""
         asked = self.fields
+        if isinstance(self.rows, PlainRows):
+            return PlainWork(self.rows, self.values, 0, len(self.rows))
         if isinstance(self.rows, HeadRows):
             return HeadWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace)
         return SampleWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace)
@@ -104,17 +107,22 @@ def softmax_job(message: Message, settings: Settings) -> SoftmaxJob:
 
 def named(message: Message, build: Callable[[], T]) -> T:
     """Run kernel-side checks, renaming what they refuse to the path at which the caller wrote it."""
-    with naming(message):
+    with Naming(message):
         return build()
 
 
-@contextmanager
-def naming(message: Message) -> Iterator[None]:
+class Naming:
     """Rename what the kernels refuse to the path at which the caller wrote it."""
-    try:
-        yield
-    except (ShapeError, ParameterError, NonFiniteTensor) as error:
-        raise Invalid.at(message.path(error.field), error.message) from None
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, (ShapeError, ParameterError, NonFiniteTensor)):
+            raise Invalid.at(self._message.path(error.field), error.message) from None
 
 
 def rows_of(message: Message) -> int:

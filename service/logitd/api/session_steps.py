@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from logitd.api.answers import encode_json, encode_safetensors, wants_safetensors
 from logitd.api.attention_job import JSON_BYTES, check_json_answer
 from logitd.api.attention_schemas import QUERY_SCHEMA, STEP_SCHEMA, StepFields
-from logitd.api.exchange import admitted
+from logitd.api.exchange import Exchange
 from logitd.api.problems import responses
 from logitd.api.requests import named, only
 from logitd.api.schemas import check, json_body, request_body
@@ -47,7 +47,7 @@ async def append(request: Request, session_id: str) -> Response:
     sessions: Sessions = request.app.state.sessions
     settings: Settings = request.app.state.settings
     binary = wants_safetensors(request.headers.get("accept", ""))
-    with sessions.using(session_id) as session, admitted(request, attention=True) as exchange:
+    with sessions.using(session_id) as session, Exchange(request, attention=True) as exchange:
 
         def work(message: Message, stages: Stages) -> Finish:
             with stages("decode"):
@@ -70,7 +70,7 @@ async def query(request: Request, session_id: str) -> Response:
     sessions: Sessions = request.app.state.sessions
     settings: Settings = request.app.state.settings
     binary = wants_safetensors(request.headers.get("accept", ""))
-    with sessions.using(session_id) as session, admitted(request, attention=True) as exchange:
+    with sessions.using(session_id) as session, Exchange(request, attention=True) as exchange:
 
         def work(message: Message, stages: Stages) -> Finish:
             with stages("decode"):

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 
 from logitd.api.attention_job import planned_modes
 from logitd.api.attention_schemas import SessionFields
-from logitd.api.exchange import admitted
+from logitd.api.exchange import Exchange
 from logitd.api.problems import responses
 from logitd.api.requests import named
 from logitd.api.schemas import check, json_body
@@ -37,7 +37,7 @@ _FILE = {"content": {safetensors.MEDIA_TYPE: {"schema": {"type": "string", "form
 async def create(request: Request) -> Response:
     """Open a session. Its id is the only key to it."""
     settings: Settings = request.app.state.settings
-    with admitted(request, attention=True) as exchange:
+    with Exchange(request, attention=True) as exchange:
         decoded = await exchange.undecoded(FIELDS)
 
         def work() -> Session:
@@ -58,9 +58,9 @@ async def restore(request: Request) -> Response:
 
     def work() -> Session:
         state = import_state(body)
-        return _sessions(request).create(state.needed, state.stream, state.tolerance, state.step)
+        return _sessions(request).create(state.needed, state.stream, state.tolerance, state.step, "import")
 
-    with admitted(request, attention=True) as exchange:
+    with Exchange(request, attention=True) as exchange:
         body = await exchange.body()
         return _told(await exchange.attended(work), settings, 201)
 
@@ -74,13 +74,15 @@ async def show(request: Request, session_id: str) -> Response:
 @router.get(f"{PATH}/{{session_id}}/export", responses={**_MISSING, 200: _FILE})
 async def export(request: Request, session_id: str) -> Response:
     """Return the state as a file: versioned, with a checksum; float32 as it is."""
-    with _sessions(request).using(session_id) as session, admitted(request, attention=True) as exchange:
+    with _sessions(request).using(session_id) as session, Exchange(request, attention=True) as exchange:
 
         def work() -> bytes:
             with session.lock:
                 return export_state(session.stream, session.step, session.tolerance)
 
-        return Response(await exchange.attended(work), media_type=safetensors.MEDIA_TYPE)
+        content = await exchange.attended(work)
+        _sessions(request).on_event("export")
+        return Response(content, media_type=safetensors.MEDIA_TYPE)
 
 
 @router.delete(f"{PATH}/{{session_id}}", status_code=204, responses=_MISSING)

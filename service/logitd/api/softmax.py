@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request, Response
 
 from logitd.api.answers import softmax_answer, wants_safetensors
-from logitd.api.exchange import HEAVY_ROWS, admitted
+from logitd.api.exchange import HEAVY_ROWS, Exchange
 from logitd.api.problems import responses
-from logitd.api.requests import naming, rows_of, softmax_job
+from logitd.api.requests import Naming, rows_of, softmax_job
 from logitd.api.rows import refuse_bad
 from logitd.api.schemas import LOGITS_SCHEMA, SoftmaxFields, json_body, request_body
 from logitd.errors import Invalid
@@ -26,13 +26,13 @@ async def softmax(request: Request) -> Response:
     """Compute softmax, log-softmax or log-sum-exp of each row at a temperature, with its entropy."""
     settings: Settings = request.app.state.settings
     binary = wants_safetensors(request.headers.get("accept", ""))
-    with admitted(request) as exchange:
+    with Exchange(request) as exchange:
         message = await exchange.message()
         heavy = rows_of(message) > HEAVY_ROWS
         job = await exchange.off_loop("decode", lambda: softmax_job(message, settings), heavy=heavy)
         if not binary and job.values > settings.max_json_bytes // _JSON_BYTES:
             raise Invalid.at("accept", f"{job.values} values are too many for JSON; ask for {safetensors.MEDIA_TYPE}")
-        with naming(message):
+        with Naming(message):
             (rows,) = await exchange.computed(SoftmaxWork(job.rows, job.temperatures, job.kind))
         refuse_bad(message, rows.faults, len(job.rows), strict=False)
         return await exchange.response(

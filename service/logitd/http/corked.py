@@ -1,7 +1,7 @@
 """A transport that puts the head of an answer and what follows at once into one write."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _JOINED_BYTES = 1 << 16  # copying so much costs less than a second system call
@@ -15,10 +15,13 @@ class Corked:
     Args:
         transport: what is written to; everything else is asked of it directly.
         loop: whose turns count.
+        writing: called when something is written, once a turn.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, writing: Callable[[], None]
+    ) -> None:
+        self._transport, self._loop, self._writing = transport, loop, writing
         self._held: bytes | bytearray | memoryview | None = None
         self.is_closing = transport.is_closing
 
@@ -30,6 +33,7 @@ class Corked:
         held = self._held
         if held is None:
             self._held = data
+            self._writing()
             self._loop.call_soon(self._flush)
             return
         self._held = None
@@ -41,6 +45,7 @@ class Corked:
     def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
         """Write some pieces."""
         self._flush()
+        self._writing()
         self._transport.writelines(pieces)
 
     def write_eof(self) -> None:

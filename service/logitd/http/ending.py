@@ -23,6 +23,9 @@ class Ending(Parsing):
         render: a refusal as an application/problem+json document.
         scratch: where every connection of the event loop reads for its parser.
         uvicorn: what uvicorn gives a protocol.
+
+    Attributes:
+        running: the request that is being answered, or the last that was.
     """
 
     def __init__(
@@ -35,13 +38,13 @@ class Ending(Parsing):
         super().__init__(limits, **uvicorn)
         self._scratch = scratch
         self._render = render
-        self._running: RequestResponseCycle | None = None
+        self.running: RequestResponseCycle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._refusal: ServiceError | None = None
         self._deaf = False  # what still comes is dropped
 
     def _idle(self) -> bool:
-        return self._running is None or self._running.response_complete
+        return self.running is None or self.running.response_complete
 
     def soften(self, cycle: RequestResponseCycle) -> None:
         """Have a request that ends its connection do so gently, should its body still be on its way."""
@@ -66,9 +69,9 @@ class Ending(Parsing):
         self._deaf = True
         body, self._body = self._body, None
         broken = None if body is None else body.cycle
-        if broken is not None and broken is not self._running:
+        if broken is not None and broken is not self.running:
             self.pipeline.remove(next(entry for entry in self.pipeline if entry[0] is broken))
-        if self._running is not broken and not self._idle():
+        if self.running is not broken and not self._idle():
             self._refusal = error
             return
         if broken is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections.abc import Callable
 
 from logitd.errors import Malformed, PayloadTooLarge, UnsupportedMedia
 
@@ -25,16 +26,27 @@ def is_compressed(encoding: str | None) -> bool:
     return coding != _IDENTITY
 
 
-async def inflated(body: memoryview, limit_bytes: int) -> memoryview:
+async def inflated(body: memoryview, limit_bytes: int, hold: Callable[[int], None] | None = None) -> memoryview:
     """Return what a gzip or zlib stream holds; large ones are inflated on a thread.
 
+    Args:
+        body: the stream.
+        limit_bytes: most that may come out.
+        hold: is told before there are more how many bytes there will be, the stream's own included, and at the end how
+            many have come out; what it raises ends it.
     Raises:
         Malformed: not such a stream, cut short, or with something behind it.
         PayloadTooLarge: it holds more than `limit_bytes`; no more than that is ever kept.
     """
     stream = _Stream(body, limit_bytes)
-    if len(body) > _INLINE_BYTES or not stream.inflate(_INLINE_BYTES):
-        await asyncio.to_thread(stream.inflate, limit_bytes)
+    done = len(body) <= _INLINE_BYTES and stream.inflate(_INLINE_BYTES)
+    while not done:
+        until = min(len(stream.out) + _OUT_BYTES, limit_bytes)
+        if hold is not None:
+            hold(len(body) + until)
+        done = await asyncio.to_thread(stream.inflate, until)
+    if hold is not None:
+        hold(len(stream.out))
     return memoryview(stream.out)
 
 

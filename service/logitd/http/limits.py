@@ -15,6 +15,7 @@ class Limits:
         max_headers: most header fields.
         max_chunks: most chunks of one body.
         header_timeout_seconds: how long a request's headers may take from their first byte.
+        write_timeout_seconds: in which a client must take some of what is sent to it.
     """
 
     staged_body_bytes: int = 131_072
@@ -22,6 +23,7 @@ class Limits:
     max_headers: int = 100
     max_chunks: int = 65_536
     header_timeout_seconds: float = 10.0
+    write_timeout_seconds: float = 30.0
 
     @classmethod
     def of(cls, settings: Settings) -> "Limits":
@@ -32,4 +34,5 @@ class Limits:
             settings.max_headers,
             settings.max_chunks,
             settings.header_timeout_seconds,
+            settings.write_timeout_seconds,
         )

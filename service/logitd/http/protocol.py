@@ -6,7 +6,9 @@ whole way.
 """
 
 import asyncio
-from typing import cast
+import logging
+from collections.abc import Callable
+from typing import Any, cast
 
 import httptools
 from uvicorn._types import ASGI3Application
@@ -16,18 +18,32 @@ from logitd.errors import Malformed, ServiceError
 from logitd.http.corked import Corked
 from logitd.http.ending import Ending
 from logitd.http.readers import Reader, Target
+from logitd.http.unread import Unread
 
 _BLANK_BYTES = 64
 
+_log = logging.getLogger("logitd.http")
+
 
 class BodyProtocol(Ending):
-    """One connection: what the transport and a request's life call."""
+    """One connection: what the transport and a request's life call.
+
+    Args:
+        left: called when a client is given up that does not read its answer.
+        connection: what a connection takes.
+    """
 
     _reader: Reader
+    _unread: Unread
+
+    def __init__(self, left: Callable[[], None], **connection: Any) -> None:  # noqa: ANN401
+        super().__init__(**connection)
+        self._left = left
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; a client that then says nothing is let go like an idle one."""
-        super().connection_made(cast(asyncio.Transport, Corked(transport, self.loop)))
+        self._unread = Unread(transport, self.loop, self._limits.write_timeout_seconds, self._give_up)
+        super().connection_made(cast(asyncio.Transport, Corked(transport, self.loop, self._unread.watch)))
         self._reader = Reader(self, self._scratch)
         transport.set_protocol(self._reader)
         self._watch()
@@ -37,10 +53,11 @@ class BodyProtocol(Ending):
         self._deaf = True
         self._unset_keepalive_if_required()
         self._unset_deadline()
+        self._unread.stop()
         self.pipeline.clear()
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.message_event.set()
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnected = True
+            self.running.message_event.set()
         super().connection_lost(exc)
         if self._body is not None:
             self._body.lost()
@@ -72,10 +89,15 @@ class BodyProtocol(Ending):
         if not self.transport.is_closing():
             self.flow.resume_reading()
 
+    def _give_up(self) -> None:
+        _log.info("cut: nobody reads the answer", extra={"write_timeout_seconds": self._limits.write_timeout_seconds})
+        self._left()
+        self.transport.abort()
+
     # The life of a request, and its end.
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
+        self.running = cycle
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:

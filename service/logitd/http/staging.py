@@ -4,6 +4,7 @@ import mmap
 import threading
 import weakref
 from collections import deque
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ class StagingPool:
         self._total_bytes = total_bytes
         self._free: dict[int, deque[Block]] = {}
         self._held_bytes = 0
+        self._lent: dict[int, weakref.ref[NDArray[np.uint8]]] = {}  # `finalize` would do, at ten times the cost
         self._lock = threading.Lock()  # never taken where a lease ends: that may be in the middle of a collection
 
     @property
@@ -53,8 +55,12 @@ class StagingPool:
         if block is None:
             return _array(_memory(length), length)
         lent = _array(block, length)
-        weakref.finalize(lent, free.append, block).atexit = False
+        self._lent[id(lent)] = weakref.ref(lent, partial(self._take_back, id(lent), free, block))
         return lent
+
+    def _take_back(self, lent: int, free: deque[Block], block: Block, _: object) -> None:
+        free.append(block)
+        del self._lent[lent]
 
     def _grown(self, size: int) -> Block | None:
         """Return a new block, for which free ones of other sizes make room; None where the pool is lent out."""

@@ -35,6 +35,18 @@ def parse(body: bytes | bytearray | memoryview) -> dict[str, Any]:
     return value
 
 
+def canonical(text: bytes) -> dict[str, Any] | None:
+    """Return the object in JSON as programs write it: without blanks, and no name twice. None for anything else.
+
+    It is the same when it is written again, which takes a fraction of the time of looking at every name.
+    """
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) and orjson.dumps(value) == text.rstrip(b" ") else None
+
+
 def _parse_with_nan(body: bytes, reason: str) -> object:
     if b"NaN" not in body and b"Infinity" not in body:
         raise Malformed.at("body", f"not valid JSON: {reason}")

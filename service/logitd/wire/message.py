@@ -38,32 +38,55 @@ class Message:
         return (self.known.json_path(name) if self.form == "json" else name) + bracket + rest
 
 
-def decode(
-    content_type: str | None,
-    body: bytes | bytearray | memoryview,
-    query: Sequence[tuple[str, str]],
-    max_json_bytes: int,
-    known: Tensors = ROWS,
-) -> Message:
-    """Decode a body by its content type.
+class Undecoded:
+    """A body as it was received; calling it, on whatever thread, decodes it by its content type.
 
-    Raises:
-        UnsupportedMedia, Malformed, Invalid, PayloadTooLarge.
+    Args:
+        content_type: as it was sent.
+        body: all of it.
+        query: of the URL.
+        max_json_bytes: most of JSON.
+        known: the tensors of the endpoint.
+
+    Attributes:
+        is_binary: whether it says that it is no JSON.
+        is_bare_safetensors: whether it says that it is safetensors, and the URL says nothing more.
     """
-    media_type = (content_type or "").partition(";")[0].strip().lower()
-    if media_type not in known.media_types:
-        got = repr(media_type[:60]) if media_type else "none"
-        raise UnsupportedMedia.at("content-type", f"expected one of {', '.join(known.media_types)}, got {got}")
-    if not body:
-        raise Malformed.at("body", "is empty")
-    if query and media_type != npy.MEDIA_TYPE:
-        raise Invalid.at(query[0][0], f"query parameters go with {npy.MEDIA_TYPE} bodies only")
-    if media_type == wire_json.MEDIA_TYPE:
-        return _from_json(body, max_json_bytes, known)
-    if media_type == safetensors.MEDIA_TYPE:
-        return _from_safetensors(body, known)
-    assert known.npy is not None
-    return Message(_from_query(query), {known.npy: npy.decode(body)}, "npy", known)
+
+    def __init__(
+        self,
+        content_type: str | None,
+        body: memoryview,
+        query: Sequence[tuple[str, str]] = (),
+        max_json_bytes: int = 1 << 20,
+        known: Tensors = ROWS,
+    ) -> None:
+        self.body = body
+        self._media_type = (content_type or "").partition(";")[0].strip().lower()
+        self._query, self._max_json_bytes, self._known = query, max_json_bytes, known
+        self.is_binary = content_type is not None and "json" not in content_type.lower()
+        self.is_bare_safetensors = self._media_type == safetensors.MEDIA_TYPE and not query
+
+    def __call__(self) -> Message:
+        """Decode it.
+
+        Raises:
+            UnsupportedMedia, Malformed, Invalid, PayloadTooLarge.
+        """
+        known, media_type = self._known, self._media_type
+        if media_type not in known.media_types:
+            got = repr(media_type[:60]) if media_type else "none"
+            raise UnsupportedMedia.at("content-type", f"expected one of {', '.join(known.media_types)}, got {got}")
+        if not self.body:
+            raise Malformed.at("body", "is empty")
+        if self._query and media_type != npy.MEDIA_TYPE:
+            raise Invalid.at(self._query[0][0], f"query parameters go with {npy.MEDIA_TYPE} bodies only")
+        if media_type == wire_json.MEDIA_TYPE:
+            return _from_json(self.body, self._max_json_bytes, known)
+        if media_type == safetensors.MEDIA_TYPE:
+            return _from_safetensors(self.body, known)
+        assert known.npy is not None
+        return Message(_from_query(self._query), {known.npy: npy.decode(self.body)}, "npy", known)
 
 
 def _from_json(body: bytes | bytearray | memoryview, max_json_bytes: int, known: Tensors) -> Message:
@@ -84,7 +107,7 @@ def _from_json(body: bytes | bytearray | memoryview, max_json_bytes: int, known:
 
 
 def _from_safetensors(body: bytes | bytearray | memoryview, known: Tensors) -> Message:
-    tensors, metadata = safetensors.decode(body)
+    tensors, metadata = safetensors.decode(body, wire_json.canonical)
     unknown = set(metadata) - {"request", "format"}  # `format` is what savers of the library add
     if unknown:
         raise Invalid.at(

@@ -5,8 +5,10 @@ names the field that is wrong. Tests hold it against the library.
 """
 
 import json
+import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
@@ -15,27 +17,54 @@ from logitd.wire.tensor import ITEM_BYTES, Tensor
 
 MEDIA_TYPE = "application/vnd.safetensors"
 
+_DUMPS = json.JSONEncoder(separators=(",", ":")).encode
 _MAX_HEADER_BYTES = 8 << 20  # per-row parameters of a large batch fit; nothing legitimate is larger
 _MAX_TENSORS = 1024  # q, k and v of every layer of a model
 _MAX_RANK = 8
+Spec = tuple[str, str, tuple[int, ...]]  # name, dtype and shape of a tensor
+Packed = tuple[tuple[Spec, ...], bytes]
+
+ENTRY = {"dtype", "shape", "data_offsets"}  # what a tensor has in a header
 
 
-def encode(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """Return the chunks of a safetensors file: length and header, then each tensor's own bytes, uncopied."""
-    entries, offset = [_entry_text("__metadata__", _object(metadata))], 0
-    for name, tensor in tensors.items():
-        end, shape = offset + tensor.data.nbytes, ",".join(map(str, tensor.shape))
-        told = f'{{"dtype":"{tensor.dtype}","shape":[{shape}],"data_offsets":[{offset},{end}]}}'
-        entries.append(_entry_text(name, told))
-        offset = end
-    text = f"{{{','.join(entries)}}}".encode()
+def encode(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str], packed: Packed = ((), b"")
+) -> list[bytes | memoryview]:
+    """Return the chunks of a safetensors file: length and header, then each tensor's own bytes, uncopied.
+
+    Args:
+        tensors: by their names.
+        metadata: strings.
+        packed: tensors that come before them and lie one behind the other already.
+    """
+    specs, data = packed
+    layout = _layout((*specs, *[(name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()]))
+    told = ",".join([f"{_quoted(name)}:{_quoted(value)}" for name, value in metadata.items()])
+    text = f'{{"__metadata__":{{{told}}}{layout}}}'.encode()
     text += b" " * (-len(text) % 8)  # tensors start aligned, so that views need no copy
-    return [struct.pack("<Q", len(text)) + text, *(tensor.data for tensor in tensors.values())]
+    return [len(text).to_bytes(8, "little") + text, data, *[tensor.data for tensor in tensors.values()]]
 
 
-def decode(body: bytes | bytearray | memoryview) -> tuple[dict[str, Tensor], dict[str, str]]:
+@lru_cache(256)
+def _layout(tensors: tuple[Spec, ...]) -> str:
+    """Return a header's entries for tensors one behind the other; answers repeat theirs."""
+    text, offset = [], 0
+    for name, dtype, shape in tensors:
+        end = offset + ITEM_BYTES[dtype] * math.prod(shape)
+        entry = {"dtype": dtype, "shape": shape, "data_offsets": [offset, end]}
+        text.append(f",{_DUMPS(name)}:{_DUMPS(entry)}")
+        offset = end
+    return "".join(text)
+
+
+def decode(
+    body: bytes | bytearray | memoryview, parse: Callable[[bytes], dict[str, Any] | None] = lambda _: None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors of a safetensors file, as views into the body, and its metadata.
 
+    Args:
+        body: the file.
+        parse: a faster reader of headers, which returns None for those that it leaves to this one.
     Raises:
         Malformed: truncated, offsets that overlap, leave gaps or do not fit the shape, an unknown dtype, a duplicate
             name, or a header that is not JSON of the documented form; the message names the tensor.
@@ -48,27 +77,22 @@ def decode(body: bytes | bytearray | memoryview) -> tuple[dict[str, Tensor], dic
         raise Malformed.at(
             "body", f"header length {size} exceeds the {min(_MAX_HEADER_BYTES, len(view) - 8)} bytes there"
         )
-    header = _header(bytes(view[8 : 8 + size]))
+    text = bytes(view[8 : 8 + size])
+    header = parse(text) or _header(text)
     metadata = _metadata(header.pop("__metadata__", {}))
     if len(header) > _MAX_TENSORS:
         raise Malformed.at("body", f"at most {_MAX_TENSORS} tensors, got {len(header)}")
     data = view[8 + size :]
+    available = len(data)
     spans: list[tuple[int, int, str]] = []
     tensors: dict[str, Tensor] = {}
     for name, entry in header.items():
-        dtype, shape, begin, end = _entry(name, entry, len(data))
+        dtype, shape, begin, end = _entry(name, entry, available)
         spans.append((begin, end, name))
         tensors[name] = Tensor(dtype, shape, data[begin:end])
-    _check_spans(sorted(spans), len(data))
+    spans.sort()
+    _check_spans(spans, available)
     return tensors, metadata
-
-
-def _object(strings: Mapping[str, str]) -> str:
-    return f"{{{','.join(_entry_text(name, _quoted(value)) for name, value in strings.items())}}}"
-
-
-def _entry_text(name: str, value: str) -> str:
-    return f"{_quoted(name)}:{value}"
 
 
 def _header(text: bytes) -> dict[str, Any]:
@@ -100,7 +124,7 @@ def _metadata(metadata: object) -> dict[str, str]:
 
 
 def _entry(name: str, entry: object, available: int) -> tuple[str, tuple[int, ...], int, int]:
-    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+    if not isinstance(entry, dict) or entry.keys() != ENTRY:
         raise Malformed.at(_short(name), "must have exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
@@ -135,7 +159,9 @@ def _check_spans(spans: list[tuple[int, int, str]], available: int) -> None:
 
 
 def _naturals(value: object) -> bool:
-    return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 62 for item in value)
+    if not isinstance(value, list) or not set(map(type, value)) <= {int}:
+        return False
+    return not value or (min(value) >= 0 and max(value) < 1 << 62)
 
 
 def _short(value: object) -> str:

@@ -39,7 +39,7 @@ NUMPY = {
 _NAMES = {np.dtype(code): name for name, code in NUMPY.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tensor:
     """A dense little-endian, row-major tensor.
 
@@ -60,7 +60,10 @@ class Tensor:
         Raises:
             TypeError: a dtype that has no name on the wire.
         """
-        name = _NAMES.get(array.dtype) or _NAMES.get(array.dtype.newbyteorder("<"))
+        name = _NAMES.get(array.dtype)
+        if name is not None and array.flags.c_contiguous:
+            return cls(name, array.shape, array.reshape(-1).view(np.uint8).data)
+        name = name or _NAMES.get(array.dtype.newbyteorder("<"))
         if name is None and array.dtype.name == "bfloat16":
             name = "BF16"
         if name is None:

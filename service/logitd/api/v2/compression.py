@@ -12,6 +12,8 @@ _WEIGHT = re.compile(r"q\s*=\s*([01](?:\.[0-9]{0,3})?)")
 
 def chosen(accept_encoding: str) -> str | None:
     """Return the compression that an Accept-Encoding header likes best: gzip, deflate, or None for none."""
+    if not accept_encoding:
+        return None
     weights = {"identity": 0.0}
     for offer in accept_encoding.lower().split(","):
         name, *parameters = (part.strip() for part in offer.split(";"))

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from logitd.api.attention import attend_to
 from logitd.api.attention_job import attention_job
 from logitd.api.exchange import HEAVY_ROWS, Exchange
-from logitd.api.requests import SampleJob, SoftmaxJob, named, naming, rows_of, sample_job, softmax_job
+from logitd.api.quick import MESSAGE
+from logitd.api.requests import Naming, SampleJob, SoftmaxJob, named, rows_of, sample_job, softmax_job
 from logitd.api.rows import refuse_bad
 from logitd.api.sample import sampled
-from logitd.api.v2.message import InferMessage, message_of
+from logitd.api.v2.message import InferMessage, check_names, message_of
 from logitd.api.v2.models import Model
 from logitd.api.v2.outputs import attention_outputs, sample_outputs, softmax_outputs
-from logitd.api.v2.sharing import reader
+from logitd.api.v2.plain import quick_job
 from logitd.attending import Attending
 from logitd.shared_region import Region
+from logitd.wire.message import Message
 from logitd.wire.oip.answer import Output
+from logitd.wire.oip.entries import SharedPlace
 from logitd.wire.oip.request import InferRequest
 from logitd.work import SoftmaxWork
 from logitd_kernels import RowFault
@@ -25,16 +28,17 @@ _HEAVY_READ_BYTES = 1 << 20  # of shared memory: copying it would hold the event
 
 @dataclass(frozen=True)
 class Asked:
-    """A model, what it is asked, the shared memory that it may use for it, and whether its JSON is large."""
+    """A model, what it is asked, the shared memory it may use and how that is read, and whether its JSON is large."""
 
     model: Model
     request: InferRequest
     regions: Mapping[str, Region]
+    read: Callable[[SharedPlace], memoryview]
     has_large_header: bool
 
     def message(self) -> InferMessage:
         """Return the request as /v1 checks it."""
-        return message_of(self.request, self.model, reader(self.regions))
+        return message_of(self.request, self.model, self.read)
 
     @property
     def is_heavy(self) -> bool:
@@ -60,7 +64,12 @@ class Computed:
 
 
 async def _sample(exchange: Exchange, asked: Asked) -> Computed:
-    def checked() -> tuple[InferMessage, SampleJob]:
+    def checked() -> tuple[Message, SampleJob]:
+        if exchange.backend.plain is not None:
+            check_names(asked.request, asked.model)
+            job = quick_job(asked.request, asked.model, asked.read, exchange.settings)
+            if job is not None:
+                return MESSAGE, job
         message = asked.message()
         return message, sample_job(message, exchange.settings)
 
@@ -81,7 +90,7 @@ async def _softmax(exchange: Exchange, asked: Asked) -> Computed:
         return message, softmax_job(message, exchange.settings)
 
     message, job = await exchange.off_loop("decode", checked, heavy=asked.is_heavy)
-    with naming(message):
+    with Naming(message):
         (rows,) = await exchange.computed(SoftmaxWork(job.rows, job.temperatures, job.kind))
     return Computed(len(job.rows), job.values, lambda: softmax_outputs(rows))
 

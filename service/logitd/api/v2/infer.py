@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from logitd.api.exchange import HEAVY_BYTES, HEAVY_ROWS, Exchange, admitted
+from logitd.api.exchange import HEAVY_BYTES, HEAVY_ROWS, Exchange
+from logitd.api.headers import header
 from logitd.api.problems import responses
 from logitd.api.v2.catalogue import MODELS
 from logitd.api.v2.compression import SMALLEST_BYTES, chosen, compressed
@@ -14,7 +15,7 @@ from logitd.api.v2.computing import OPERATIONS, Asked, Computed
 from logitd.api.v2.models import VERSION, Model
 from logitd.api.v2.outputs import sent_outputs
 from logitd.api.v2.routing import model_of
-from logitd.api.v2.sharing import regions_of
+from logitd.api.v2.sharing import reader, regions_of
 from logitd.api.v2.statistics import Statistics
 from logitd.errors import Disabled, Malformed, NotFound
 from logitd.settings import Settings
@@ -47,7 +48,7 @@ async def _counted(request: Request, model: Model) -> Response:
     counts = statistics.of(model.name)
     began = time.perf_counter()
     try:
-        with admitted(request) as exchange:
+        with Exchange(request) as exchange:
             response, rows = await _answered(exchange, model)
     except BaseException:  # whoever leaves is counted too
         counts.failed(time.perf_counter() - began)
@@ -79,7 +80,7 @@ async def _answered(exchange: Exchange, model: Model) -> tuple[Response, int]:
     if infer_request.timeout_microseconds:
         exchange.deadline = min(exchange.deadline, time.monotonic() + infer_request.timeout_microseconds / 1e6)
     with regions_of(request, infer_request, len(body)) as regions:
-        asked = Asked(model, infer_request, regions, heavy)
+        asked = Asked(model, infer_request, regions, reader(regions, request.app.state.staging), heavy)
         computed = await OPERATIONS[model.operation](exchange, asked)
         many = computed.rows > HEAVY_ROWS or computed.numbers > _HEAVY_NUMBERS
         encoded = await exchange.off_loop("encode", lambda: _encoded(exchange, asked, computed), heavy=many)
@@ -92,7 +93,7 @@ def _encoded(exchange: Exchange, asked: Asked, computed: Computed) -> Response:
     sent = sent_outputs(infer_request, computed.outputs(), asked.regions, exchange.settings.max_json_bytes)
     answer = encode(asked.model.name, VERSION, infer_request.id, sent)
     headers = {} if answer.json_bytes is None else {HEADER_LENGTH: str(answer.json_bytes)}
-    encoding = chosen(exchange.request.headers.get("accept-encoding", ""))
+    encoding = chosen(header(exchange.request, b"accept-encoding") or "")
     if encoding is None or len(answer.body) <= SMALLEST_BYTES:
         return Response(answer.body, headers=headers, media_type=answer.media_type)
     headers["content-encoding"] = encoding
@@ -100,7 +101,7 @@ def _encoded(exchange: Exchange, asked: Asked, computed: Computed) -> Response:
 
 
 def _json_bytes(request: Request, body_bytes: int) -> int | None:
-    if request.headers.get("content-type", "").lower().startswith("multipart/"):
+    if (header(request, b"content-type") or "").lower().startswith("multipart/"):
         raise Malformed.at("content-type", f"multipart does not go with {HEADER_LENGTH} and binary data behind JSON")
     return header_length(request.headers.getlist(HEADER_LENGTH), body_bytes)
 

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request, Response
 from logitd.api.body import read_body
 from logitd.api.problems import refusals, responses
 from logitd.api.v2.routing import plain
-from logitd.api.v2.sharing import shared_memory
-from logitd.errors import Disabled, Malformed, NotFound, PayloadTooLarge
+from logitd.api.v2.sharing import refusals_counted, shared_memory
+from logitd.errors import Disabled, Malformed, NotFound
 from logitd.settings import Settings
 from logitd.wire import json as wire_json
 from logitd.wire.oip.entries import natural
@@ -27,24 +27,24 @@ _KNOWN = ("key", "offset", "byte_size")
 async def register(request: Request) -> Response:
     """Register shared memory that the caller has made, as a region that requests may name."""
     plain(request)
-    regions = shared_memory(request)
-    settings: Settings = request.app.state.settings
-    body = await read_body(request, settings)
-    if len(body) > _MAX_BODY_BYTES:
-        raise PayloadTooLarge.at("body", f"at most {_MAX_BODY_BYTES} bytes")
-    fields = wire_json.parse(memoryview(body))
-    unknown = [name for name in fields if name not in _KNOWN]
-    if unknown:
-        raise Malformed.at(unknown[0][:60], f"unknown; known are {', '.join(_KNOWN)}")
-    key = fields.get("key")
-    if not isinstance(key, str):
-        raise Malformed.at("key", "must be a string")
-    regions.register(
-        request.path_params["region"],
-        key,
-        natural(fields.get("offset", 0), "offset"),
-        natural(fields.get("byte_size"), "byte_size"),
-    )
+    with refusals_counted(request):
+        regions = shared_memory(request)
+        settings: Settings = request.app.state.settings
+        small = {"max_body_bytes": _MAX_BODY_BYTES, "max_chunked_body_bytes": _MAX_BODY_BYTES}
+        body = await read_body(request, settings.model_copy(update=small))  # nobody counts it in
+        fields = wire_json.parse(memoryview(body))
+        unknown = [name for name in fields if name not in _KNOWN]
+        if unknown:
+            raise Malformed.at(unknown[0][:60], f"unknown; known are {', '.join(_KNOWN)}")
+        key = fields.get("key")
+        if not isinstance(key, str):
+            raise Malformed.at("key", "must be a string")
+        regions.register(
+            request.path_params["region"],
+            key,
+            natural(fields.get("offset", 0), "offset"),
+            natural(fields.get("byte_size"), "byte_size"),
+        )
     return Response()
 
 

@@ -60,7 +60,7 @@ def message_of(request: InferRequest, model: Model, read: Callable[[SharedPlace]
         Malformed: an input or output that the model does not have.
         Invalid: a parameter that it does not have, or an input of another shape.
     """
-    _known(request, model)
+    check_names(request, model)
     tensors = {name: one.tensor(read) for name, one in request.inputs.items()}
     columns = {name: request.inputs[name.upper()] for name in model.columns if name.upper() in tensors}
     parameters = {name: _value(name, value) for name, value in _checked(request.parameters, model).items()}
@@ -80,7 +80,12 @@ def message_of(request: InferRequest, model: Model, read: Callable[[SharedPlace]
     )
 
 
-def _known(request: InferRequest, model: Model) -> None:
+def check_names(request: InferRequest, model: Model) -> None:
+    """Refuse inputs and outputs that a model does not have.
+
+    Raises:
+        Malformed: naming the first.
+    """
     for name in request.inputs:
         if name not in model.input_names:
             raise Malformed.at(

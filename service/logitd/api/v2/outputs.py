@@ -1,15 +1,15 @@
 """From what the kernels return to the outputs of a model, and to where each of them is to go."""
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from logitd.api.answers import sample_tensors
 from logitd.api.attention_answer import laid_out, report_of
 from logitd.api.attention_job import AttentionJob
+from logitd.api.columns import sample_tensors
 from logitd.api.requests import SampleJob
 from logitd.api.tensors import to_wire
 from logitd.errors import Invalid, Malformed
@@ -28,13 +28,13 @@ _OTHER_FAULT = 4
 
 
 def sample_outputs(
-    job: SampleJob, answers: Sequence[RowResult | RowFault], wanted: Container[str] | None
+    job: SampleJob, answers: Sequence[RowResult | RowFault], wanted: Iterable[str] | None
 ) -> list[Output]:
     """Return those outputs of `sample` that are wanted, all for None; each has a row for each row of logits."""
+    names = None if wanted is None else {name.lower() for name in wanted}
     faults = [answer for answer in answers if isinstance(answer, RowFault)]
-    tensors = {**sample_tensors(job, answers), "status": _status(len(answers), faults)}
-    named = ((name.upper(), array) for name, array in tensors.items())
-    return [_column(name, array) for name, array in named if wanted is None or name in wanted]
+    tensors = {**sample_tensors(job, answers, names), "status": _status(len(answers), faults)}
+    return [_column(name.upper(), array) for name, array in tensors.items() if names is None or name in names]
 
 
 def softmax_outputs(rows: SoftmaxRows) -> list[Output]:

@@ -3,16 +3,26 @@
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import cache
 
 from fastapi import Request
 
 from logitd.admission import Admission
-from logitd.errors import Disabled, PayloadTooLarge
+from logitd.errors import Disabled, Malformed, NotFound, PayloadTooLarge, ServiceError
+from logitd.http.staging import StagingPool
+from logitd.metrics import Metrics
 from logitd.settings import Settings
 from logitd.shared_memory import SharedMemory
 from logitd.shared_region import Region
 from logitd.wire.oip.entries import SharedPlace
 from logitd.wire.oip.request import InferRequest
+
+_REASONS: dict[type[ServiceError], str] = {
+    Malformed: "malformed",
+    NotFound: "not_found",
+    Disabled: "disabled",
+    PayloadTooLarge: "too_large",
+}
 
 
 def shared_memory(request: Request) -> SharedMemory:
@@ -32,10 +42,13 @@ def shared_memory(request: Request) -> SharedMemory:
 
 def is_local(settings: Settings) -> bool:
     """Whether only callers on this machine reach the service."""
-    if settings.uds is not None or settings.host == "localhost":
-        return True
+    return settings.uds is not None or _is_loopback(settings.host)
+
+
+@cache
+def _is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(settings.host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -52,17 +65,31 @@ def regions_of(request: Request, asked: InferRequest, body_bytes: int) -> Iterat
     if not asked.places:
         yield {}
         return
-    regions = shared_memory(request)
-    settings: Settings = request.app.state.settings
-    admission: Admission = request.app.state.admission
-    size = sum(one.content.byte_size for one in asked.inputs.values() if isinstance(one.content, SharedPlace))
-    if size + body_bytes > settings.max_body_bytes:
-        raise PayloadTooLarge.at("inputs", f"at most {settings.max_body_bytes} bytes, {size + body_bytes} are named")
-    counted = admission.entered(size) if size else nullcontext()
-    with counted, regions.used({place.region for place in asked.places}) as used:
-        yield used
+    with refusals_counted(request):
+        regions = shared_memory(request)
+        settings: Settings = request.app.state.settings
+        admission: Admission = request.app.state.admission
+        size = sum(one.content.byte_size for one in asked.inputs.values() if isinstance(one.content, SharedPlace))
+        most = settings.max_body_bytes
+        if size + body_bytes > most:
+            raise PayloadTooLarge.at("inputs", f"at most {most} bytes, {size + body_bytes} are named")
+        counted = admission.entered(size) if size else nullcontext()
+        with counted, regions.used({place.region for place in asked.places}) as used:
+            yield used
 
 
-def reader(regions: Mapping[str, Region]) -> Callable[[SharedPlace], memoryview]:
-    """Return what reads the bytes at a place."""
-    return lambda place: regions[place.region].read(place.offset, place.byte_size)
+@contextmanager
+def refusals_counted(request: Request) -> Iterator[None]:
+    """Count why a use of shared memory is refused."""
+    metrics: Metrics = request.app.state.metrics
+    try:
+        yield
+    except ServiceError as error:
+        if type(error) in _REASONS:
+            metrics.shared_memory_error(_REASONS[type(error)])
+        raise
+
+
+def reader(regions: Mapping[str, Region], pool: StagingPool) -> Callable[[SharedPlace], memoryview]:
+    """Return what reads the bytes at a place, into memory that the pool lends."""
+    return lambda place: regions[place.region].read(place.offset, pool.lease(place.byte_size).data)

@@ -1,0 +1,1 @@
+"""The series of `/metrics`: what there is, how it is counted, how it is exposed."""

@@ -1,0 +1,143 @@
+"""How series are counted: from many threads, by row and by array alike."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from logitd.batching import Batcher, Item
+from logitd.counting.cells import Cells
+from logitd.counting.rows import count_rows
+from logitd.counting.series import ENTROPY, LENGTH, ROWS, SERIES, SUPPORT, TOKENS, Kind
+from logitd.metrics import Metrics
+from logitd_kernels import RowFault, RowResult, check
+
+
+@pytest.fixture
+def metrics():
+    return Metrics(CollectorRegistry(), ["/x"])
+
+
+def value(metrics, name, **labels):
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def rows(count, seed):
+    """Answers with everything that occurs: exact powers of two, what a head form leaves open, faults."""
+    generator = np.random.default_rng(seed)
+    answers = []
+    for row in range(count):
+        entropy = float(generator.choice([0.0, np.log(1024), 1e-3, 2.5, generator.uniform(0, 12)]))
+        numbers = [entropy, entropy / 2, int(generator.choice([1, 2, 50, 126_052])), float(generator.uniform())]
+        if row % 5 == 0:
+            numbers[generator.integers(4)] = None
+        answers.append(RowResult([1] * (row % 3 + 1), [0.0], *numbers, seed=1))
+        if row % 7 == 0:
+            answers[-1] = RowFault(row, "non_finite", "nan", "")
+    return answers
+
+
+def test_rows_count_the_same_one_by_one_and_all_at_once():
+    answers = rows(500, 0)
+    params = [check({"top_k": 3}), check({"temperature": 0}), check({})]
+    values = [params[row // 200] for row in range(500)]
+    together, apart = Cells(), Cells()
+    count_rows(together, answers, values)
+    for answer, own in zip(answers, values, strict=True):
+        count_rows(apart, [answer], [own])
+    assert together.counts == apart.counts
+    assert together.counts[ROWS]["nan",] == 72
+    assert set(together.counts[TOKENS]) == {("top_k",), ("greedy",), ("untruncated",)}
+    for series in SERIES:
+        if series.kind is Kind.HISTOGRAM:
+            for labels, buckets in together.histograms[series].items():
+                assert buckets[:-1] == apart.histograms[series][labels][:-1]
+                assert buckets[-1] == pytest.approx(apart.histograms[series][labels][-1])
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_buckets_are_inclusive_and_rounding_moves_no_power_of_two(count):
+    cells = Cells()
+    answer = RowResult([1], [0.0], float(np.log(np.float64(1024))), 0.05, 1024, 1.0, seed=1)
+    count_rows(cells, [answer] * count, [check({})] * count)
+    at = SUPPORT.bounds.index(1024)
+    assert cells.histograms[SUPPORT]["after_temperature",][at] == count
+    assert cells.histograms[SUPPORT]["after_truncation",][at] == count
+    assert cells.histograms[ENTROPY]["after_truncation",][ENTROPY.bounds.index(0.05)] == count
+
+
+def test_exposed_buckets_are_cumulative(metrics):
+    for keys in (64, 65, 1 << 20):
+        metrics.attended([("exact", "short", 0.0)], keys)
+    name = f"{LENGTH.name}_bucket"
+    found = [value(metrics, name, algorithm="exact", le=le) for le in ("64.0", "128.0", "131072.0", "+Inf")]
+    assert found == [1, 2, 2, 3]
+    assert value(metrics, f"{LENGTH.name}_sum", algorithm="exact") == 64 + 65 + (1 << 20)
+
+
+def test_threads_lose_nothing_while_somebody_looks(metrics):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    begin, done = threading.Barrier(5), threading.Event()
+
+    def record():
+        begin.wait()
+        for _ in range(2000):
+            metrics.rejected("wait")
+            metrics.stages({"compute": 0.25})
+
+    def look():
+        begin.wait()
+        while not done.is_set():
+            seen = value(metrics, "logitd_stage_duration_seconds_count", stage="compute")
+            assert seen >= looked[-1]
+            looked.append(seen)
+
+    looked = [0.0]
+    threads = [threading.Thread(target=record) for _ in range(4)]
+    looker = threading.Thread(target=look)
+    try:
+        for thread in (*threads, looker):
+            thread.start()
+        for thread in threads:
+            thread.join()
+        done.set()
+        looker.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(looked) > 1
+    assert value(metrics, "logitd_requests_rejected_total", reason="wait") == 8000
+    assert value(metrics, "logitd_stage_duration_seconds_count", stage="compute") == 8000
+    assert value(metrics, "logitd_stage_duration_seconds_sum", stage="compute") == 2000
+
+
+def test_a_head_that_fell_back_is_why_the_call_did(metrics):
+    metrics.attended([("hybrid", "long", 0.01), ("exact", "given_up", 0.0)], 5000)
+    assert value(metrics, "logitd_attention_requests_total", algorithm="mixed", reason="fallback") == 1
+    assert value(metrics, "logitd_attention_heads_total", mode="hybrid", why="long") == 1
+
+
+def item(key, count, row_bytes=1):
+    return Item("work", key, count, row_bytes, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("items", "release", "fill"),
+    [
+        ([item("a", 2), item("a", 3)], "idle", 0.5),
+        ([item("a", 2), item("b", 3)], "shape_change", 0.2),
+        ([item("a", 12)], "full", 1.0),
+        ([item("a", 4, 30), item("a", 1, 30)], "full", 0.9),
+        ([item("a", 1, 500), item("a", 1, 500)], "full", 1.0),
+        ([item("a", 5, 20)], "idle", 1.0),
+        ([item(None, 2), item(None, 2)], "shape_change", 0.2),
+    ],
+)
+def test_a_batch_says_why_it_ended(items, release, fill):
+    batcher = Batcher(max_rows=10, max_bytes=100)
+    for one in items:
+        batcher.add(one)
+    batch = batcher.take(0.0)
+    assert (batch.release, batch.fill) == (release, pytest.approx(fill))
