@@ -7,6 +7,9 @@ import numpy as np
 from loadtest.http.client import Load, get, post
 from loadtest.http.regions import infer
 from loadtest.kernels.rows import pool
+from numpy.typing import NDArray
+
+Rows = NDArray[np.float32]  # [B, V]
 
 VOCAB = 128_256
 HEAD = 64
@@ -42,19 +45,29 @@ class Case:
         return Load(address, post(self.path, self.body, self.content_type, accept=SAFETENSORS))
 
 
-def dense(rows: int) -> bytes:
-    """Return the safetensors body of some peaked float32 rows."""
+def peaked(rows: int) -> Rows:
+    """Return [rows, V] logits, the same in every run, to be read only."""
+    logits: Rows = pool("peaked", rows, VOCAB)[:rows].numpy()
+    return np.ascontiguousarray(logits)
+
+
+def packed(logits: Rows) -> bytes:
+    """Return the safetensors body that samples some rows."""
     from safetensors.numpy import save
 
-    logits = pool("peaked", rows, VOCAB)[:rows].numpy()
-    return bytes(save({"logits": np.ascontiguousarray(logits)}, {"request": json.dumps({"params": PARAMS})}))
+    return bytes(save({"logits": logits}, {"request": json.dumps({"params": PARAMS})}))
+
+
+def dense(rows: int) -> bytes:
+    """Return the safetensors body of some peaked float32 rows."""
+    return packed(peaked(rows))
 
 
 def head(rows: int = 1) -> bytes:
     """Return the head form of some peaked rows."""
     from safetensors.numpy import save
 
-    logits = pool("peaked", rows, VOCAB)[:rows].numpy()
+    logits = peaked(rows)
     order = np.argsort(-logits, axis=1, kind="stable")[:, :HEAD]
     log_z = np.log(np.exp(logits.astype(np.float64)).sum(1))
     scaled = np.log(np.exp(logits.astype(np.float64) / PARAMS["temperature"]).sum(1))
@@ -69,7 +82,7 @@ def head(rows: int = 1) -> bytes:
 
 def row() -> bytes:
     """Return the one row that lies in shared memory."""
-    return bytes(pool("peaked", 1, VOCAB)[0].numpy())
+    return peaked(1).tobytes()
 
 
 def in_memory(region: str) -> Case:

@@ -7,6 +7,8 @@ from loadtest.http.report import Figure
 from loadtest.kernels.claims import Verdict, verdict
 from loadtest.kernels.timing import Spread
 
+Wanted = tuple[str, str, int]
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -15,13 +17,17 @@ class Claim:
     Attributes:
         text: what is claimed.
         over, under: the two, by the beginning of the case's name, the server and the rows.
-        least: the target.
+        least: the target; None where there is none.
     """
 
     text: str
-    over: tuple[str, str, int]
-    under: tuple[str, str, int]
-    least: float
+    over: Wanted
+    under: Wanted
+    least: float | None = None
+
+
+def _beside(peer: str, rows: int) -> tuple[Wanted, Wanted]:
+    return (f"beside {peer}", "logitd", rows), (f"beside {peer}", peer, rows)
 
 
 CLAIMS = (
@@ -31,6 +37,12 @@ CLAIMS = (
     Claim("sampling, over stock uvicorn's bare drain, 4.1 MB", ("sample", "logitd", 8), ("drain", "stock", 8), 2.5),
     Claim("shared memory, over GET /health/live", ("shared", "logitd", 1), ("GET", "logitd", 1), 0.4),
     Claim("head form, over GET /health/live", ("head", "logitd", 1), ("GET", "logitd", 1), 0.4),
+    Claim("sampling one row, over Triton Inference Server", *_beside("triton", 1), 20.0),
+    Claim("sampling eight rows, over Triton Inference Server", *_beside("triton", 8), 10.0),
+    Claim("sampling one row, over LitServe", *_beside("litserve", 1)),
+    Claim("sampling eight rows, over LitServe", *_beside("litserve", 8)),
+    Claim("sampling one row, over MLServer", *_beside("mlserver", 1)),
+    Claim("sampling eight rows, over MLServer", *_beside("mlserver", 8)),
 )
 
 

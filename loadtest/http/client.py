@@ -112,18 +112,22 @@ def ask(connection: socket.socket, request: bytes) -> bytes:
     connection.sendall(request)
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0:
-        more = connection.recv(1 << 16)
-        if not more:
-            raise NotAnsweredError("the connection was closed")
-        data += more
+        data += _received(connection)
     head, body = data[:end].lower(), data[end + 4 :]
     place = head.find(b"content-length:")
     if not head.startswith(b"http/1.1 200") or place < 0:
         raise NotAnsweredError((head + b" " + body)[:300].decode(errors="replace"))
     wanted = int(head[place + 15 :].split(b"\r\n", 1)[0])
     while len(body) < wanted:
-        body += connection.recv(1 << 20)
+        body += _received(connection)
     return body
+
+
+def _received(connection: socket.socket) -> bytes:
+    data = connection.recv(1 << 20)
+    if not data:
+        raise NotAnsweredError("the connection was closed")
+    return data
 
 
 def _run(connection: socket.socket, load: Load, result: Result, ends: float) -> None:

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from loadtest.http.client import ask, connected, get, post
+from loadtest.http.client import Address, ask, connected, post
 
 _PLACE = Path("/dev/shm")  # what the protocol calls system shared memory
 
 
 @contextlib.contextmanager
-def shared(address: tuple[str, int], rows: bytes) -> Iterator[str]:
-    """Put bytes into a region and register it; yields its name."""
+def shared(address: Address, rows: bytes, **headers: str) -> Iterator[str]:
+    """Put bytes into a region and register it; yields its name. Headers are `post`'s."""
     name = f"logitd-bench-{os.getpid()}"
     path = _PLACE / name
     path.write_bytes(rows)
@@ -21,8 +21,7 @@ def shared(address: tuple[str, int], rows: bytes) -> Iterator[str]:
     try:
         with connected(address) as connection:
             body = json.dumps({"key": f"/{name}", "offset": 0, "byte_size": len(rows)}).encode()
-            ask(connection, post(f"/v2/systemsharedmemory/region/{name}/register", body, "application/json"))
-            ask(connection, get("/v2/systemsharedmemory/status"))
+            ask(connection, post(f"/v2/systemsharedmemory/region/{name}/register", body, "application/json", **headers))
         yield name
     finally:
         path.unlink()

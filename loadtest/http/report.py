@@ -17,6 +17,7 @@ class Figure:
         name: of the case.
         server: who answered.
         rows: in a request.
+        connections: from which it was asked.
         rates: requests a second, a value for each round.
         latencies_seconds: of all requests.
     """
@@ -24,6 +25,7 @@ class Figure:
     name: str
     server: str
     rows: int
+    connections: int
     rates: list[float] = field(default_factory=list)
     latencies_seconds: list[float] = field(default_factory=list)
 
@@ -34,6 +36,7 @@ class Figure:
             "name": self.name,
             "server": self.server,
             "rows": self.rows,
+            "connections": self.connections,
             "requests_per_second": round(float(np.median(self.rates)), 1),
             "p50_ms": round(float(p50), 3),
             "p99_ms": round(float(p99), 3),
@@ -42,15 +45,16 @@ class Figure:
     def line(self) -> str:
         """Return a line of the table."""
         one = self.summary()
-        rate = f"{one['requests_per_second']:>9,.0f} requests/s"
-        return f"{self.name:20} {self.server:10} {rate}   p50 {one['p50_ms']:8.2f} ms   p99 {one['p99_ms']:8.2f} ms"
+        rate = f"{one['requests_per_second']:>9,.0f} requests/s from {self.connections:2}"
+        return f"{self.name:22} {self.server:10} {rate}   p50 {one['p50_ms']:8.2f} ms   p99 {one['p99_ms']:8.2f} ms"
 
 
 @dataclass
 class Report:
-    """Figures and claims of one run on one machine."""
+    """Figures and claims of one run on one machine, and its peers by name: what was measured, or why it was not."""
 
     machine: dict[str, Any]
+    peers: dict[str, str] = field(default_factory=dict)
     figures: list[Figure] = field(default_factory=list)
     claims: list[Verdict] = field(default_factory=list)
 
@@ -58,6 +62,7 @@ class Report:
         """Write it as JSON."""
         content = {
             "machine": self.machine,
+            "peers": self.peers,
             "figures": [figure.summary() for figure in self.figures],
             "claims": [asdict(claim) for claim in self.claims],
         }

@@ -6,7 +6,6 @@ has no such operation. What it draws is checked to lie in the kept set (`answers
 
 import ctypes
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from loadtest.kernels.cases import Case, Work
 from loadtest.kernels.timing import Contender
+from loadtest.peers.environments import cache
 
 _LLAMA = "llama-0.3.36"  # what loadtest/peers/llama.sh fills
 
@@ -130,8 +130,7 @@ def _transformers(work: Work) -> Contender | None:
 
 
 def _llama_folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("LOGITD_PEERS") or Path(cache) / "logitd-peers") / _LLAMA
+    return cache() / _LLAMA
 
 
 def _llama_absent() -> str | None:

@@ -1,12 +1,10 @@
 """The service benchmark's own arithmetic and client. Nothing here depends on how long anything takes."""
 
-import asyncio
 import json
-from collections import Counter
 from urllib.parse import urlsplit
 
 import pytest
-from loadtest.http import cases, overload
+from loadtest.http import cases
 from loadtest.http.bench import measure
 from loadtest.http.claims import CLAIMS, judge
 from loadtest.http.client import Load, NotAnsweredError, ask, closed_loop, connected, get, post
@@ -66,7 +64,7 @@ def test_cases_take_turns_and_claims_are_ratios_of_rounds(address):
 
 def test_a_claim_is_met_by_the_median_round():
     stock, ours = (
-        Figure("drain 513 kB", server, 1, rates, [1.0])
+        Figure("drain 513 kB", server, 1, 4, rates, [1.0])
         for server, rates in (("stock", [100, 100, 50]), ("protocol", [150, 170, 90]))
     )
     (found,) = [one for one in judge([stock, ours]) if one.ratio is not None]
@@ -74,30 +72,7 @@ def test_a_claim_is_met_by_the_median_round():
 
 
 def test_a_report_is_kept(tmp_path):
-    report = Report({"commit": "x"}, [Figure("GET", "logitd", 1, [3.0, 1.0, 2.0], [0.001])])
+    report = Report({"commit": "x"}, {"triton": "absent"}, [Figure("GET", "logitd", 1, 4, [3.0, 1.0, 2.0], [0.001])])
     kept = json.loads(report.keep(tmp_path / "a.json").read_text())
     assert kept["figures"][0]["requests_per_second"] == 2.0
-
-
-def test_an_open_loop_counts_what_was_due_after_the_queue_had_filled(address):
-    outcome = asyncio.run(overload.offered(address, address, 40.0, 1.0))
-    assert outcome.codes == Counter({200: len(outcome.accepted_seconds)})
-    assert 30 <= outcome.codes[200] <= 36
-    assert outcome.probe_seconds
-    lines = "\n".join(overload.told(40.0, 40.0, outcome))
-    assert "deadline 2,000 ms" in lines
-
-
-@pytest.mark.parametrize(
-    ("codes", "accepted", "probe", "held"),
-    [
-        ({200: 90, 429: 200}, 1.9, 0.05, True),
-        ({200: 89, 429: 200}, 1.9, 0.05, False),
-        ({200: 90, 429: 200}, 2.1, 0.05, False),
-        ({200: 90, 429: 200}, 1.9, 0.2, False),
-        ({200: 90, 504: 200}, 1.9, 0.05, False),
-    ],
-)
-def test_what_holds_under_overload(codes, accepted, probe, held):
-    outcome = overload.Outcome(Counter(codes), [accepted], [probe], 1.0)
-    assert overload.holds(100.0, outcome) is held
+    assert kept["peers"] == {"triton": "absent"}
