@@ -16,6 +16,7 @@ HEAD = 64
 PARAMS = {"temperature": 0.8, "top_k": 50, "top_p": 0.9, "seed": 1}
 SAFETENSORS = "application/vnd.safetensors"
 ROWS = (1, 8)
+_MANY = 64  # rows that an engine decodes in step
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def in_memory(region: str) -> Case:
 def cases() -> list[Case]:
     """Return everything that is measured on this machine's own code."""
     found = [Case("GET /health/live", "logitd", "/health/live"), Case("head form", "logitd", "/v1/sample", head())]
+    found.append(Case(f"head form, {_MANY} rows", "logitd", "/v1/sample", head(_MANY), rows=_MANY))
     for rows in ROWS:
         body = dense(rows)
         size = f"{len(body) / 1e3:,.0f} kB"

@@ -1,25 +1,26 @@
-"""The documentation is generated where it can be, and executed where it shows code."""
+"""The documentation is generated where it can be, complete, and true; `test_docs_blocks.py` executes what it shows."""
 
 import importlib.util
 import re
-import shlex
-import subprocess
-import sys
-from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
-from wire import packed, sampled
+from docs_blocks import PAGES, ROOT, blocks
+from wire import sampled
 
+from logitd import Client
+from logitd.client.sessions import Session
+from logitd.counting.series import SERIES
 from logitd.settings import Settings
 from logitd_kernels import PARAMETERS, TRANSFORMS, philox4x32, uniform
 
-ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
+DOCS = ROOT / "docs"
+GUIDE = DOCS / "api-guide.md"
 
 
-def blocks(text, language):
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+def code(page, language):
+    return "".join(block.code for block in blocks(page) if block.language == language)
 
 
 def load(path):
@@ -30,13 +31,13 @@ def load(path):
 
 
 def test_generated_pages_are_fresh():
-    for path, text in load(ROOT / "docs" / "tables.py").pages().items():
+    for path, text in load(DOCS / "tables.py").pages().items():
         assert path.read_text() == text, f"{path.name} is stale: run `make docs`"
 
 
 def test_every_parameter_and_setting_is_documented():
-    parameters = (ROOT / "docs" / "sampling-parameters.md").read_text()
-    settings = (ROOT / "docs" / "settings.md").read_text()
+    parameters = (DOCS / "sampling-parameters.md").read_text()
+    settings = (DOCS / "settings.md").read_text()
     for transform in TRANSFORMS:
         assert f"## {transform.name}\n" in parameters
     for name in PARAMETERS:
@@ -45,53 +46,11 @@ def test_every_parameter_and_setting_is_documented():
         assert f"`LOGITD_{name.upper()}`" in settings
 
 
-def test_the_curl_of_the_first_screen_works(service_url):
-    [command] = [block for block in blocks(README, "sh") if "/v1/sample -H" in block]
-    ran = subprocess.run(
-        shlex.split(command.replace("\\\n", "").replace("http://127.0.0.1:8000", service_url)),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    promised = re.search(r'"token": (\d), "logprob": ([-\d.]+), "entropy": ([\d.]+)', README).groups()
-    [row] = sampled(service_url, [[0.5, 3, 1, 2.5]], {"temperature": 0.7, "top_p": 0.9, "seed": 7})
-    assert f'"token":{row["token"]}' in ran.stdout
-    assert [float(number) for number in promised] == [
-        row["token"],
-        round(row["logprob"], 3),
-        round(row["entropy"], 3),
-    ]
-
-
-@pytest.mark.parametrize("code", blocks(README, "python"))
-def test_the_readmes_python_runs(service_url, code):
-    exec(compile(code.replace("http://127.0.0.1:8000", service_url), "README.md", "exec"), {})
-
-
-def test_the_readmes_shell_commands_run(service_url, tmp_path):
-    rng = np.random.default_rng(0)
-    np.save(tmp_path / "row.npy", rng.normal(size=(1, 100)).astype(np.float32))
-    qkv = {name: rng.normal(size=(1, 2, 100, 8)).astype(np.float32) for name in "qkv"}
-    (tmp_path / "qkv.safetensors").write_bytes(packed(qkv))
-    run = [block for block in blocks(README, "sh") if block.startswith("logitd ")]
-    assert len(run) == 2
-    for line in "".join(run).splitlines():
-        command = shlex.split(line.replace("http://127.0.0.1:8000", service_url))
-        if command[0] == "logitd":
-            command = [sys.executable, "-m", "logitd.cli", *command[1:], "--url", service_url]
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert ran.returncode == 0, ran.stderr
-        assert ("token" if "sample" in line else "cost") in ran.stdout
-    assert (tmp_path / "error-against-cost.png").exists()
-
-
 @pytest.fixture
 def replay_page():
     names = {}
-    text = (ROOT / "docs" / "replay.md").read_text()
-    for code in blocks(text, "python"):
-        exec(compile(code, "replay.md", "exec"), names)
-    return text, names
+    exec(compile(code(DOCS / "replay.md", "python"), "replay.md", "exec"), names)
+    return (DOCS / "replay.md").read_text(), names
 
 
 def test_the_replay_page_replays(service_url, replay_page):
@@ -106,6 +65,62 @@ def test_the_replay_page_replays(service_url, replay_page):
 
 
 def test_local_links_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
+    for page in PAGES:
+        for target, _, heading in re.findall(r"\]\(([^)#]*)(#([^)]+))?\)", page.read_text()):
+            if not target.startswith("http"):
+                aim = (page.parent / target) if target else page
+                assert aim.exists(), f"{page.name}: {target}"
+                assert not heading or heading in anchors(aim), f"{page.name}: {target}#{heading}"
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_index_leads_to_every_page():
+    linked = set(re.findall(r"\]\(([^)#]+)", (DOCS / "index.md").read_text()))
+    assert linked >= {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"}
+
+
+def asked(shell):
+    """The method and the path of every `curl` of some shell code."""
+    for command in shell.replace("\\\n", " ").split("curl ")[1:]:
+        path = re.search(r"http://127\.0\.0\.1:8000([^\s'?)]*)", command)[1]
+        told = re.search(r"-X (\w+)", command)
+        yield told[1] if told else "POST" if re.search(r" (-d|--data-binary) ", command) else "GET", path
+
+
+def test_the_guide_calls_every_route(service_url):
+    calls = list(asked(code(GUIDE, "sh")))
+    for path, methods in httpx.get(f"{service_url}/openapi.json").json()["paths"].items():
+        pattern = re.compile(re.sub(r"\{\w+\}", r"[^/]+", path))
+        found = {method.lower() for method, called in calls if pattern.fullmatch(called)}
+        assert set(methods) <= found, path
+
+
+@pytest.mark.parametrize(("subject", "kind"), [("client", Client), ("session", Session)])
+def test_the_guide_calls_every_method(subject, kind):
+    python = code(GUIDE, "python")
+    for name in (name for name in vars(kind) if not name.startswith("_") and callable(vars(kind)[name])):
+        assert re.search(rf"\b({subject}|continued)\.{name}\(", python), name
+
+
+def test_series_and_variables_that_pages_name_exist():
+    series = {one.name for one in SERIES}
+    variables = {f"LOGITD_{name.upper()}" for name in Settings.model_fields}
+    variables |= {"LOGITD_URL", "LOGITD_API_KEY", "LOGITD_PEERS", "LOGITD_KERNELS_ISA", "LOGITD_KERNELS_THREADS"}
+    for page in PAGES:
+        text = page.read_text()
+        named = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"`(logitd_\w+?)[`{]", text)}
+        assert named <= series | {"logitd_kernels"}, page.name
+        assert set(re.findall(r"`(LOGITD_\w+)[`=]", text)) <= variables, page.name
+
+
+def test_what_the_tuning_page_turns_exists():
+    rows = re.findall(r"^\|.*\|.*\|(.*)\|$", (DOCS / "tuning.md").read_text(), re.MULTILINE)
+    turned = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", "".join(rows)))
+    assert len(turned) > 20
+    labels = {value for one in SERIES for values in one.labels.values() for value in values or ()}
+    assert turned <= {*Settings.model_fields, *PARAMETERS, *labels}

@@ -48,6 +48,18 @@ async def given_up(receive_into, receive):
         return b"%d of its own, then %d" % (came.rstrip(b"\0") == content(5000), bytes(body) == came)
 
 
+async def given_up_in_the_flood(receive_into, receive):
+    body = bytearray(64 << 20)  # which gives way to others after each read
+    try:
+        async with asyncio.timeout(0.02):
+            await receive_into(memoryview(body))
+    except TimeoutError:
+        came = digest(body)
+        await asyncio.sleep(0.1)
+        return b"as it was" if digest(body) == came else b"written to"
+    return b"all of it"
+
+
 async def misused(receive_into, receive):
     refused = []
     for length in (19_999, 20_001, 0):
@@ -70,7 +82,7 @@ async def after_a_part(receive_into, receive):
     return digest(part)
 
 
-WAYS = {f"/probe/{way.__name__}": way for way in (whole, late, given_up, misused, after_a_part)}
+WAYS = {f"/probe/{way.__name__}": way for way in (whole, late, given_up, given_up_in_the_flood, misused, after_a_part)}
 
 
 @pytest.mark.parametrize("way", ["whole", "misused", "after_a_part"])
@@ -119,3 +131,12 @@ def test_a_body_that_was_given_up_is_not_written_any_more(running):
         wire.socket.settimeout(20)
         wire.send(b"x" * 15_000)
         assert wire.answer().body == b"1 of its own, then 1"
+
+
+def test_a_large_body_that_was_given_up_is_not_written_any_more(running):
+    body = content(64 << 20)
+    with running.connected() as wire:
+        wire.send(head("POST", "/probe/given_up_in_the_flood", f"content-length: {len(body)}"))
+        as_much_as_goes(wire.socket, body[: 48 << 20])
+        wire.socket.settimeout(20)
+        assert wire.answer().body == b"as it was"

@@ -95,6 +95,10 @@ class Parsing(HttpToolsProtocol, ABC):
         """Read for a body; None is the parser again, after a body that came or was given up."""
 
     @abstractmethod
+    def give_way(self) -> None:
+        """Read on after those who wait."""
+
+    @abstractmethod
     def soften(self, cycle: RequestResponseCycle) -> None:
         """Have a request that ends its connection do so gently, should its body still be on its way."""
 

@@ -89,6 +89,15 @@ class BodyProtocol(Ending):
         if not self.transport.is_closing():
             self.flow.resume_reading()
 
+    def give_way(self) -> None:
+        """Let the others of the event loop go first before more of a body is received in place."""
+        self.flow.pause_reading()
+        self.loop.call_soon(self._go_on, self._reader.target)
+
+    def _go_on(self, target: Target | None) -> None:
+        if target is not None and self._reader.target is target and not self.transport.is_closing():
+            self.flow.resume_reading()
+
     def _give_up(self) -> None:
         _log.info("cut: nobody reads the answer", extra={"write_timeout_seconds": self._limits.write_timeout_seconds})
         self._left()

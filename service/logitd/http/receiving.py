@@ -14,8 +14,8 @@ DRAIN_BYTES = 65_536  # an unread rest up to this is read and dropped, so that t
 RECEIVE_INTO = "logitd.receive_into"
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_READ_BYTES = 1 << 18  # at once: libuv reads 32 times before it looks at anybody else
-_LARGE_BYTES = 1 << 23  # a body beyond comes in smaller pieces: many others may be waiting meanwhile
+_READ_BYTES = 1 << 18  # at once
+_LARGE_BYTES = 1 << 23  # a body beyond lets others go first after each read: libuv would read 32 times
 _SLOW_BODY = 408
 
 
@@ -27,6 +27,9 @@ class Connection(Protocol):
 
     def hold(self) -> None:
         """Read no more for now."""
+
+    def give_way(self) -> None:
+        """Read on after those who wait."""
 
     def soften(self, cycle: RequestResponseCycle) -> None:
         """Have a request that ends its connection do so gently, should its body still be on its way."""
@@ -152,12 +155,12 @@ class Body:
     def space(self) -> memoryview:
         """Return where the next bytes go."""
         assert self._target is not None
-        assert self.declared is not None
-        return self._target[: _READ_BYTES if self.declared <= _LARGE_BYTES else _READ_BYTES >> 2]
+        return self._target[:_READ_BYTES]
 
     def filled(self, count: int) -> None:
         """Count bytes that were received in place."""
         assert self._target is not None
+        assert self.declared is not None
         self.received += count
         self._target = self._target[count:]
         if self.received == self.declared:
@@ -165,6 +168,8 @@ class Body:
             self._ended()
             self._connection.receive_in_place(None)
             self._wake()
+        elif self.declared > _LARGE_BYTES:
+            self._connection.give_way()
 
     def lost(self) -> None:
         """Wake who waits: the connection is gone."""
