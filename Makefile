@@ -36,7 +36,7 @@ test-prometheus: $(INSTALLED) ## scrape the service under load with a real Prome
 	$(BIN)/python -m pytest -m prometheus tests/deploy_metrics tests/contract/test_docs_readers.py
 
 test-ray: $(INSTALLED) ## run two replicas under Ray Serve on this machine: the demo, the same tokens, one dies under load
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt 'ray[serve]'
+	$(PIP_INSTALL) 'ray[serve]'
 	$(BIN)/python -m pytest -m ray tests/ray
 
 check: $(INSTALLED) check-deploy ## lint, types, import contract, Dockerfile, deployments
@@ -54,11 +54,11 @@ check-deploy: $(INSTALLED) ## hold compose, Kubernetes and Envoy to their schema
 	if [ "$$(uname)" = Linux ]; then $(BIN)/envoy --mode validate --log-level warn -c deploy/envoy/envoy.yaml; fi
 
 bench: $(INSTALLED) ## measure the kernels beside their peers; ARGS="--quick", ARGS="--base REV"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt matplotlib transformers
+	$(PIP_INSTALL) matplotlib transformers
 	$(BIN)/python -m loadtest.kernels.bench $(ARGS)
 
 bench-attention: $(INSTALLED) ## measure attention over the length, exact and linear; ARGS="--quick", ARGS="--full"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt matplotlib
+	$(PIP_INSTALL) matplotlib
 	$(BIN)/python -m loadtest.attention.bench $(ARGS)
 
 bench-service: $(INSTALLED) ## measure the service beside stock uvicorn and its peers; ARGS="--peers" sets those up, ARGS="--quick"

@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 Address = tuple[str, int] | str  # host and port, or the path of a Unix socket
@@ -49,15 +49,22 @@ class NotAnsweredError(Exception):
 
 
 def post(path: str, body: bytes, content_type: str, **headers: str) -> bytes:
-    """Return a POST as it goes over the wire."""
-    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    length = f"content-type: {content_type}\r\ncontent-length: {len(body)}\r\n"
-    return f"POST {path} HTTP/1.1\r\nhost: bench\r\n{length}{more}\r\n".encode() + body
+    """Return a POST as it goes over the wire; `_` in names of headers stands for `-`."""
+    return request("POST", path, {"content-type": content_type, **headers}, body)
 
 
 def get(path: str) -> bytes:
     """Return a GET as it goes over the wire."""
-    return f"GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n".encode()
+    return request("GET", path, {})
+
+
+def request(method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+    """Return a request as it goes over the wire; a POST declares its length unless the headers do."""
+    named = {"host": "loadtest"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    if method == "POST":
+        named.setdefault("content-length", str(len(body)))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
 def closed_loop(load: Load, connections: int, seconds: float) -> Result:

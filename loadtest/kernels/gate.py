@@ -5,7 +5,8 @@ import sys
 
 from loadtest.kernels.machine import ROOT
 
-TESTS = ("tests/kernels/test_golden.py", "tests/kernels/test_backends.py", "tests/kernels/test_draw.py")
+_NAMES = ("golden", "golden_truncation", "golden_extremes", "golden_edits", "backends", "draw")
+TESTS = tuple(f"tests/kernels/test_{name}.py" for name in _NAMES)
 
 
 def red(tests: tuple[str, ...] = TESTS) -> str | None:

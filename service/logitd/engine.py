@@ -15,11 +15,10 @@ import torch
 from logitd.batching import Batch, Batcher, Item
 from logitd.errors import Shed
 from logitd.metrics import Metrics
-from logitd.plain_work import PlainWork
 from logitd.settings import Settings
 from logitd.ticket import Ticket
 from logitd.waiting import on_pool, yield_to_others, yielding
-from logitd.work import HeadWork, Outcome, SampleWork, Work, outcomes_of
+from logitd.work import Outcome, Work, outcomes_of
 from logitd_kernels import DenseRows, RowFault, RowResult, check, pick, sample, set_threads
 from logitd_kernels.errors import KernelError
 from logitd_kernels.sampling.transform import Values
@@ -235,8 +234,8 @@ class Engine:
         answers: list[RowResult | RowFault] = []
         values: list[Values] = []
         for work, outcome in zip(works, outcomes, strict=True):
-            if isinstance(work, (PlainWork, SampleWork, HeadWork)) and not isinstance(outcome, Exception):
-                answers += outcome[0] if isinstance(work, HeadWork) else outcome
+            if not isinstance(outcome, Exception):
+                answers += work.sampled(outcome)
                 values += work.values
         if answers:
             self._metrics.sampled(answers, values)

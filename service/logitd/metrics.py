@@ -1,7 +1,6 @@
 """What the rest of the service tells of itself, and by which series that is counted."""
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
@@ -47,7 +46,7 @@ class Metrics:
     def _last_batch(self) -> float:
         return max([self._started, *(cells.last_batch_seconds for cells in self._threads.all)])
 
-    def started(self, version: str, backend: str, configuration: str = "") -> None:
+    def started(self, version: str, backend: str, configuration: str) -> None:
         """Say what is running; `configuration` is a hash of the settings."""
         self._gauge(series.BUILD, lambda: 1, version, backend)
         self._gauge(series.CONFIG, lambda: 1, configuration)
@@ -101,10 +100,8 @@ class Metrics:
         cells.inflight -= 1
         endpoint = path if path in self._endpoints else series.UNMATCHED
         cells.counts[series.REQUESTS][endpoint, str(status)] += 1
-        labels, bucket = (endpoint,), bisect_left(_LATENCY, seconds)
-        buckets = cells.histograms[series.DURATION][labels]
-        buckets[bucket] += 1
-        buckets[-1] += seconds
+        labels = (endpoint,)
+        bucket = put(cells.histograms[series.DURATION][labels], _LATENCY, seconds)
         if trace_id is not None:
             cells.examples[series.DURATION, labels, bucket] = Example(trace_id, seconds, time.time())
         if status in _REFUSED:
@@ -115,9 +112,7 @@ class Metrics:
         stages = self._threads.mine.histograms[series.STAGE]
         for stage, value in seconds.items():
             if value:
-                buckets = stages[(stage,)]
-                buckets[bisect_left(_LATENCY, value)] += 1
-                buckets[-1] += value
+                put(stages[stage,], _LATENCY, value)
 
     def answered(self, body_bytes: int, answer_bytes: int, write_seconds: float) -> None:
         """Record how large a request and its answer were, and how long writing that took."""

@@ -83,6 +83,8 @@ class Observed:
         span: "RequestSpan | None",
     ) -> None:
         ended = time.perf_counter()
+        if status == CLIENT_GONE:
+            writing = 0.0  # what nobody was there to read is no answer
         # A session's id is the key to it: not logged.
         path = str(getattr(scope.get("route"), "path", scope["path"]))
         trace = trace_of(scope["headers"]) if span is None else Trace(span.trace_id, span.is_sampled)

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from logitd_kernels import RowFault, RowResult
 from logitd_kernels.backends import Backend
@@ -10,7 +10,7 @@ from logitd_kernels.hot import PlainRows
 from logitd_kernels.sampling.plain import sample_plain
 from logitd_kernels.sampling.transform import Values
 
-_LIGHT_LOGITS = 1 << 18  # about 0.1 ms
+LIGHT_LOGITS = 1 << 18  # about 0.1 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +19,15 @@ class PlainWork:
 
     Attributes:
         plain: the rows.
-        values: the parameters of each of them, all the same.
-        first, last: which of the rows.
+        values: the parameters of each that is asked for, all the same.
+        first: the place of the first of them in the buffer.
     """
 
     op: ClassVar[str] = "sample"
 
     plain: PlainRows
     values: Sequence[Values]
-    first: int
-    last: int
+    first: int = 0
 
     @property
     def key(self) -> Hashable:
@@ -38,7 +37,7 @@ class PlainWork:
     @property
     def rows(self) -> int:
         """How many."""
-        return self.last - self.first
+        return len(self.values)
 
     @property
     def row_bytes(self) -> int:
@@ -48,13 +47,17 @@ class PlainWork:
     @property
     def is_light(self) -> bool:
         """Whether it is a row or two."""
-        return self.rows * self.plain.vocab_size <= _LIGHT_LOGITS
+        return self.rows * self.plain.vocab_size <= LIGHT_LOGITS
 
     def part(self, start: int, stop: int) -> "PlainWork":
         """Return the work of some rows."""
-        return replace(self, values=self.values[start:stop], first=self.first + start, last=self.first + stop)
+        return replace(self, values=self.values[start:stop], first=self.first + start)
 
     def compute(self, backend: Backend) -> list[RowResult | RowFault]:
         """Sample every row."""
         assert backend.plain is not None
-        return sample_plain(backend.plain, self.plain, self.values[0], self.first, self.last)
+        return sample_plain(backend.plain, self.plain, self.values[0], self.first, self.first + self.rows)
+
+    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
+        """Return the answers."""
+        return answers

@@ -6,7 +6,6 @@ which no caller can change any more.
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ class Region:
         status: as it was registered.
     """
 
-    def __init__(self, status: RegionStatus, file: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, status: RegionStatus, file: int, clock: Callable[[], float]) -> None:
         self.status = status
         self._file = file
         self._clock = clock

@@ -25,7 +25,7 @@ from logitd.ticket import Stages
 from logitd.version import __version__
 
 _UNTRACED = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready", "/metrics"})
-_PROPAGATED = ("traceparent", "tracestate")
+_PROPAGATED = (b"traceparent", b"tracestate")
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -62,8 +62,8 @@ class RequestSpan:
     """The span of one request, current until it ends."""
 
     def __init__(self, tracer: Tracer, scope: Scope) -> None:
-        carrier = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
-        parent = _PROPAGATOR.extract({name: carrier[name] for name in _PROPAGATED if name in carrier})
+        told = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _PROPAGATED}
+        parent = _PROPAGATOR.extract(told)
         self._offset_ns = time.time_ns() - time.perf_counter_ns()
         self._tracer = tracer
         self._span = tracer.start_span(scope["method"], parent, SpanKind.SERVER)

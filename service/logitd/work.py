@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
+from logitd.plain_work import LIGHT_LOGITS
 from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, sample, softmax
 from logitd_kernels.backends import Backend
 from logitd_kernels.errors import KernelError, ParameterError
@@ -16,7 +17,7 @@ from logitd_kernels.sampling.transform import Values
 Outcome = Sequence[Any] | Exception
 
 _log = logging.getLogger("logitd.work")
-_LIGHT_LOGITS, _LIGHT_HEADS = 1 << 18, 1 << 12  # about 0.1 ms
+_LIGHT_HEADS = 1 << 12  # about 0.1 ms
 _STACKED_BYTES = 1 << 16  # of a request whose rows are copied beside those of others rather than computed alone
 
 
@@ -28,6 +29,7 @@ class Work(Protocol):
         rows: how many there are.
         row_bytes: of each.
         op: what it is, one of `metrics.OPS`.
+        values: the parameters of each row that is sampled; none where nothing is.
         is_light: whether computing it takes no longer than handing it to another thread.
     """
 
@@ -40,6 +42,8 @@ class Work(Protocol):
 
     @property
     def op(self) -> str: ...  # noqa: D102
+    @property
+    def values(self) -> Sequence[Values]: ...  # noqa: D102
 
     @property
     def is_light(self) -> bool: ...  # noqa: D102
@@ -49,6 +53,9 @@ class Work(Protocol):
 
     def compute(self, backend: Backend) -> Sequence[Any]:
         """Return an answer for each row, as if it were alone."""
+
+    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
+        """Return what became of each of `values`, out of what `compute` returned."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +102,14 @@ class SampleWork:
         """
         return _sampled(self.dense, self.values, self, backend, [self.first + row for row in range(self.rows)])
 
+    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
+        """Return the answers."""
+        return answers
+
     @property
     def is_light(self) -> bool:
         """Whether it is a row or two of the hot chain."""
-        few = self.rows * self.dense.vocab_size <= _LIGHT_LOGITS
+        few = self.rows * self.dense.vocab_size <= LIGHT_LOGITS
         return few and not self.logprobs and not self.trace and all(map(is_hot, self.values))
 
     @property
@@ -149,6 +160,11 @@ class HeadWork:
         """Sample every row; their answers are one."""
         return [_sampled(self.heads, self.values, self, backend, range(len(self.heads)))]
 
+    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
+        """Return the answers, which are one."""
+        rows: Sequence[RowResult | RowFault] = answers[0]
+        return rows
+
 
 @dataclass(frozen=True)
 class SoftmaxWork:
@@ -160,6 +176,7 @@ class SoftmaxWork:
     key: Hashable = None
     rows: int = 1
     op: ClassVar[str] = "softmax"
+    values: ClassVar[Sequence[Values]] = ()
     is_light: bool = False
 
     @property
@@ -174,6 +191,10 @@ class SoftmaxWork:
     def compute(self, backend: Backend) -> list[Any]:
         """Compute them; they are one answer."""
         return [softmax(self.dense, self.temperatures, self.kind, backend)]
+
+    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
+        """Return nothing."""
+        return ()
 
 
 def _sampled(

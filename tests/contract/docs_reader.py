@@ -2,19 +2,16 @@
 
 import contextlib
 import io
-import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
 import numpy as np
 from docs_blocks import ROOT, Block
-from running import until
+from running import started
 from wire import packed
 
 _SERVES = re.compile(r"^logitd serve", re.MULTILINE)
@@ -33,7 +30,8 @@ class Reader:
         self.folder = folder
         self.names = {"__name__": "__main__"}
         self.printed = ""
-        self._servers = []
+        self._running = contextlib.ExitStack()
+        self._services = []
         self.places = {"/run/logitd": str(folder), "/run/secrets": str(folder), " --port 8000": " --port 0"}
         self._furnish()
         self._serves(url, admin)
@@ -44,23 +42,19 @@ class Reader:
         if block.language == "python":
             self._python(code, block.place)
         elif _SERVES.search(code):
-            self._serve(code, block.place)
+            self._serve(code)
         else:
             self._shell(code, block.place, refused)
 
     def close(self) -> None:
-        """Close the clients that the page left open, and stop the servers; each must end well."""
-        for value in self.names.values():
-            if type(value).__name__.endswith("Client"):
-                value.close()
-        try:
-            for server in self._servers:
-                server.send_signal(signal.SIGTERM)
-            assert [server.wait(30) for server in self._servers] == [0] * len(self._servers)
-        finally:
-            for server in self._servers:
-                server.kill()
-                server.wait()
+        """Close the clients that the page left open, and stop the services; each must end well."""
+        with self._running:
+            for value in self.names.values():
+                if type(value).__name__.endswith("Client"):
+                    value.close()
+            for service in self._services:
+                service.signal()
+            assert [service.end() for service in self._services] == [0] * len(self._services)
 
     def _furnish(self) -> None:
         for entry in ROOT.iterdir():
@@ -110,26 +104,9 @@ class Reader:
             f"{place}: status {ran.returncode}\n{ran.stdout[-2000:]}\n{ran.stderr[-2000:]}"
         )
 
-    def _serve(self, code: str, place: str) -> None:
+    def _serve(self, code: str) -> None:
         command = ["bash", "-c", _STRICT + _SERVES.sub("exec logitd serve", code)]
-        log = self.folder / f"serve-{len(self._servers)}.log"  # a file: a pipe that nobody reads would stop the service
-        with log.open("wb") as stderr:
-            server = subprocess.Popen(command, cwd=self.folder, env=self._environment(), stderr=stderr)
-        self._servers.append(server)
-        until(lambda: server.poll() is not None or '"listening"' in log.read_text())
-        assert server.poll() is None, f"{place}: {log.read_text()}"
-        told = json.loads(next(line for line in log.read_text().splitlines() if '"listening"' in line))
-        until_ready(told["admin_url"])
-        if told["url"].startswith("http"):
-            self._serves(told["url"], told["admin_url"])
-
-
-def until_ready(admin: str) -> None:
-    """Wait until a service takes work."""
-
-    def ready() -> bool:
-        with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{admin}/health/ready").status_code == 200
-        return False
-
-    until(ready)
+        service = self._running.enter_context(started(command, cwd=self.folder, env=self._environment()))
+        self._services.append(service)
+        if service.url.startswith("http"):
+            self._serves(service.url, service.admin)

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
@@ -13,7 +12,8 @@ import httpx
 import pytest
 from docs_answers import fits, shown
 from docs_blocks import EVERY, LONG, PROMETHEUS, ROOT, blocks
-from docs_reader import Reader, until_ready
+from docs_reader import Reader
+from processes import answers, free_ports
 from running import until
 from shipped import expressions
 
@@ -108,7 +108,7 @@ def test_from_the_readme_to_a_first_answer(checkout, tmp_path):
     began = time.monotonic()
     with typed(serve.code, checkout, HOME=str(tmp_path / "home"), LOGITD_PORT="0") as process:
         told = listening(process)
-        until_ready(told["admin_url"])
+        until(lambda: answers(f"{told['admin_url']}/health/ready"))
         reader = Reader(tmp_path / "reader", told["url"], told["admin_url"])
         reader.run(curl)
     took = time.monotonic() - began
@@ -128,8 +128,8 @@ def test_from_operations_to_a_dashboard(tmp_path):
 
 
 def _watch(reader):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    [port] = free_ports()
+    address = f"127.0.0.1:{port}"
     reader.places["127.0.0.1:9090"] = address
     (reader.folder / "deploy").unlink()
     shutil.copytree(ROOT / "deploy" / "prometheus", reader.folder / "deploy" / "prometheus")
@@ -137,7 +137,7 @@ def _watch(reader):
     targets.write_text(reader.placed(targets.read_text()))
     ask = marked(OPERATIONS, PROMETHEUS)
     with typed(reader.placed(marked(DASHBOARD, PROMETHEUS).code), reader.folder) as process:
-        until(lambda: process.poll() is not None or _is_ready(address))
+        until(lambda: process.poll() is not None or answers(f"http://{address}/-/ready"))
         assert process.poll() is None, process.stderr.read()
         until(lambda: _scraped(reader, ask), 60)
         _fill(reader.url, address)
@@ -164,9 +164,3 @@ def _has_data(prometheus, expr):
     answer = prometheus.get("/api/v1/query", params={"query": expr}).json()
     assert answer["status"] == "success", answer
     return any(one["value"][1] != "NaN" for one in answer["data"]["result"])
-
-
-def _is_ready(address):
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(f"http://{address}/-/ready").status_code == 200
-    return False

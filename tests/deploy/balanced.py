@@ -1,7 +1,6 @@
 """Replicas of the service behind Envoy, as deploy/envoy/envoy.yaml has it; only addresses are put in."""
 
 import contextlib
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import yaml
+from processes import ended, free_ports
 from running import running, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,18 +96,3 @@ def endpoint(service):
 
 def loopback(port):
     return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
-
-
-def free_ports(count):
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in sockets]
-
-
-def ended(process):
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

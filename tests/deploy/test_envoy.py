@@ -2,7 +2,6 @@
 
 import itertools
 import signal
-import threading
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -13,6 +12,7 @@ import pytest
 from balanced import balanced
 from running import until
 from session_calls import sequence
+from under_load import Load
 
 from logitd import Client
 from logitd.errors import SessionGone
@@ -35,78 +35,42 @@ def start(tmp_path):
         )
 
 
-class Load:
-    """Threads that sample through Envoy, with seeds and without a retry of their own, until stopped.
-
-    Attributes:
-        faults: what came back that is not what one service by itself answers.
-        answered: how many answers were right.
-    """
-
-    def __init__(self, url, alone, shapes, threads=6):
-        rng = np.random.default_rng(0)
-        logits = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
-        with Client(alone) as client:
-            kinds = [(one, {"seed": seed, "top_k": 50}) for one, seed in itertools.product(logits, range(4))]
-            self._asked = [(one, params, tokens(client, one, params)) for one, params in kinds]
-        self._url, self._stop = url, threading.Event()
-        self.faults, self.answered = [], 0
-        self._threads = [threading.Thread(target=self._run, args=(place,)) for place in range(threads)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
-            assert not thread.is_alive()
-
-    def _run(self, place):
-        with Client(self._url, retries=0) as client:
-            for logits, params, expected in itertools.islice(itertools.cycle(self._asked), place, None):
-                if self._stop.is_set():
-                    return
-                try:
-                    found = tokens(client, logits, params)
-                except Exception as error:
-                    found = error
-                if found == expected:
-                    self.answered += 1
-                else:
-                    self.faults.append((logits.shape, params, found))
-
-
 def tokens(client, logits, params):
     return [row.token for row in client.sample(logits, **params).rows]
+
+
+def load(front, alone, shapes):
+    """Load with seeds and without a retry of its own; what is right is what one service by itself answers."""
+    rng = np.random.default_rng(0)
+    logits = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    asked = [(one, {"seed": seed, "top_k": 50}) for one, seed in itertools.product(logits, range(4))]
+    with Client(alone.url) as client:
+        cases = [(arguments, tokens(client, *arguments)) for arguments in asked]
+    return Load(front.url, cases, tokens, threads=6, retries=0)
 
 
 def test_no_seeded_request_is_lost(start):
     front = start(3)
     dies, drains, stays = front.replicas
-    with Load(front.url, stays.url, [LARGE]) as load:
-        soon(lambda: load.answered > MORE)
+    with load(front, stays, [LARGE]) as under_way:
+        under_way.more(MORE)
         dies.signal(signal.SIGSTOP)  # so that it has requests inside when it dies, a moment later
         time.sleep(0.3)
         dies.signal(signal.SIGKILL)
         dies.process.wait()
-        answered = load.answered
-        soon(lambda: load.answered > answered + MORE)
+        under_way.more(MORE)
         soon(lambda: front.healthy() == [2, 2])
-    assert not load.faults
+    assert not under_way.faults
     retried = front.stats("cluster.replicas.upstream_rq_retry")
     assert retried["cluster.replicas.upstream_rq_retry_success"] > 0
     assert retried["cluster.replicas.upstream_rq_retry_overflow"] == 0
 
-    with Load(front.url, stays.url, [SMALL, LARGE]) as load:
-        soon(lambda: load.answered > MORE)
+    with load(front, stays, [SMALL, LARGE]) as under_way:
+        under_way.more(MORE)
         drains.signal(signal.SIGTERM)
         assert drains.end() == 0
-        answered = load.answered
-        soon(lambda: load.answered > answered + MORE)
-    assert not load.faults
+        under_way.more(MORE)
+    assert not under_way.faults
     assert front.healthy() == [1, 1]
 
 

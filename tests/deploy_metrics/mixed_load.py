@@ -1,8 +1,6 @@
 """Load of every kind for as long as a block lasts, so that every panel has something to show."""
 
 import contextlib
-import functools
-import importlib.util
 import itertools
 import math
 import random
@@ -13,28 +11,17 @@ from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
-from shipped import ROOT
+from loadtest.http.profiles import real
 
 from logitd import Client, LogitdError
 
-_CONTEXTS = ("", "in new", "the united", "thank you", "of the day", "i want to", "there is a", "one of the")
 _CUTS = ({}, {"top_p": 0.9}, {"top_k": 40}, {"min_p": 0.05}, {"top_k": 50, "top_p": 0.95})
 _WAVE_SECONDS = 240  # in the 20 s that are an hour here nothing much changes
 
 
-@functools.cache
-def real_logits():
-    """Next-word logits of the demo's model, [8, 126052]."""
-    spec = importlib.util.spec_from_file_location("trigram", ROOT / "examples" / "trigram.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    model = module.TrigramModel()
-    return np.stack([model.logits(context.split()) for context in _CONTEXTS])
-
-
 def sampling(client, pick):
     """Rows under all kinds of cuts; the temperature rises and falls."""
-    logits = real_logits()
+    logits = real.rows()
     temperature = 1 + 0.3 * math.sin(2 * math.pi * time.monotonic() / _WAVE_SECONDS)
     rows = pick.choices(range(len(logits)), k=pick.choice((1, 1, 2, 6)))
     client.sample(logits[rows], temperature=temperature, seed=pick.getrandbits(32), **pick.choice(_CUTS))
@@ -52,7 +39,7 @@ def others(client, pick):
     with client.attention_session(heads=4, dim=32) as session:
         session.append(k[0, :, :50], v[0, :, :50], q[0, :, :50])
         time.sleep(0.5)
-    client.softmax(real_logits()[:1])
+    client.softmax(real.rows()[:1])
     client.sample(np.stack([np.full(100, -np.inf), np.arange(100.0)]))
     with contextlib.suppress(LogitdError):
         client.sample([[1.0, 2.0]], top_p=7)
@@ -89,7 +76,7 @@ def mixed_load(url):
         except Exception as error:
             faults.append(error)
 
-    real_logits()
+    real.rows()
     works = [(asking, work, seed) for seed, work in enumerate(itertools.chain([sampling] * 3, [others]))]
     threads = [threading.Thread(target=kept, args=work) for work in [*works, (going,)]]
     for thread in threads:

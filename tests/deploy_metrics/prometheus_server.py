@@ -2,13 +2,13 @@
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import time
 from urllib.parse import urlsplit
 
 import httpx
 import yaml
+from processes import answers, ended, free_ports
 from running import until
 from shipped import PROMETHEUS, shortened
 
@@ -71,27 +71,20 @@ def prometheus(folder):
         (folder / name).write_text(shortened(name, SHORT))
     for name in ("targets.yml", "alertmanagers.yml"):
         (folder / name).write_text("[]")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    [port] = free_ports()
+    address = f"127.0.0.1:{port}"
     where = (f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data")
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen([binary, *where, f"--web.listen-address={address}", *_FLAGS], stderr=log)
     try:
-        until(lambda: process.poll() is not None or _is_ready(f"http://{address}/-/ready"))
+        until(lambda: process.poll() is not None or answers(f"http://{address}/-/ready"))
         assert process.poll() is None, (folder / "prometheus.log").read_text()
         with httpx.Client(base_url=f"http://{address}/api/v1", timeout=30) as http:
             yield Prometheus(http, folder)
     finally:
-        process.terminate()
-        process.wait(30)
+        ended(process)
 
 
 def address(url):
     """Host and port of a URL, as a target is named."""
     return urlsplit(url).netloc
-
-
-def _is_ready(url):
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(url).status_code == 200
-    return False

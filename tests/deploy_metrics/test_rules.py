@@ -42,6 +42,15 @@ def test_what_is_recorded_is_what_is_used():
     assert used == set(RECORDED)
 
 
+@pytest.mark.parametrize("choice", ["reason=~", "endpoint!~", "code!~"])
+def test_dashboard_and_rules_mean_the_same_by_traffic_errors_and_shedding(choice):
+    def chosen(asked):
+        return set(re.findall(f'{choice}"([^"]+)"', " ".join(asked)))
+
+    [recorded] = chosen(RECORDED.values())
+    assert chosen(expr for _, _, expr in expressions("1m")) == {recorded}
+
+
 def test_every_series_that_is_asked_for_exists(service_url):
     told = httpx.get(f"{service_url}/metrics").text
     families = re.findall(r"^# TYPE (\w+) (\w+)", told, re.MULTILINE)

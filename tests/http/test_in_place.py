@@ -8,6 +8,8 @@ from raw import content, digest, head, post
 
 from logitd.http.receiving import RECEIVE_INTO
 
+READ_BYTES = 1 << 18
+
 
 @pytest.fixture(scope="module")
 def running():
@@ -60,6 +62,18 @@ async def given_up_in_the_flood(receive_into, receive):
     return b"all of it"
 
 
+async def in_steps(receive_into, receive):
+    """Answer with the most that came while the rest of the event loop could not do anything."""
+    body, arriving = bytearray(64 << 20), receive_into.__self__
+    largest, before = 0, arriving.received
+    receiving = asyncio.ensure_future(receive_into(memoryview(body)))
+    while not receiving.done():
+        await asyncio.sleep(0)
+        largest, before = max(largest, arriving.received - before), arriving.received
+    await receiving
+    return b"%d %s" % (largest, digest(body))
+
+
 async def misused(receive_into, receive):
     refused = []
     for length in (19_999, 20_001, 0):
@@ -82,7 +96,8 @@ async def after_a_part(receive_into, receive):
     return digest(part)
 
 
-WAYS = {f"/probe/{way.__name__}": way for way in (whole, late, given_up, given_up_in_the_flood, misused, after_a_part)}
+ALL = (whole, late, given_up, given_up_in_the_flood, in_steps, misused, after_a_part)
+WAYS = {f"/probe/{way.__name__}": way for way in ALL}
 
 
 @pytest.mark.parametrize("way", ["whole", "misused", "after_a_part"])
@@ -140,3 +155,12 @@ def test_a_large_body_that_was_given_up_is_not_written_any_more(running):
         as_much_as_goes(wire.socket, body[: 48 << 20])
         wire.socket.settimeout(20)
         assert wire.answer().body == b"as it was"
+
+
+def test_a_large_body_lets_the_others_of_the_event_loop_go_first(running):
+    body = content(64 << 20)
+    with running.connected() as wire:
+        wire.send(post("/probe/in_steps", body))
+        largest, came = wire.answer().body.split()
+    assert came == digest(body)
+    assert 0 < int(largest) <= READ_BYTES

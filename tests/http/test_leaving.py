@@ -142,6 +142,23 @@ def test_headers_that_drip_get_no_more_time(hasty):
     assert answered
 
 
+def drip(wire, piece):
+    ends = time.monotonic() + 10
+    while time.monotonic() < ends:
+        wire.send(piece)
+        time.sleep(0.02)
+
+
+def test_empty_lines_are_allowed_and_no_sign_of_life():
+    with Served("logitd") as running:
+        running.server.config.timeout_keep_alive = 0.3
+        with running.connected() as wire:
+            wire.send(b"\r\n" * 3)
+            assert wire.is_open()
+            with pytest.raises(ConnectionError):
+                drip(wire, b"\r\n")
+
+
 @pytest.mark.parametrize("length", [100, 5000, 300_000])
 @pytest.mark.parametrize("sent", [0, 50])
 def test_a_slow_body(hasty, length, sent):

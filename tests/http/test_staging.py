@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -127,3 +128,17 @@ def test_leases_end_on_other_threads():
     del thread
     gc.collect()
     assert pool.free_bytes == pool.held_bytes <= TOTAL
+
+
+def test_nothing_is_kept_of_a_lease_that_ended():
+    def references():
+        gc.collect()
+        return sum(type(one) is weakref.ref for one in gc.get_objects())
+
+    pool = StagingPool(TOTAL)
+    before = references()
+    leases = [pool.lease(1 << 15) for _ in range(TOTAL >> 15)]
+    assert references() > before + 16
+    del leases
+    assert references() < before + 16
+    assert pool.free_bytes == TOTAL

@@ -1,23 +1,11 @@
-"""What load profiles are made of: schedules, demands, the knee, figures. Nothing here depends on time."""
+"""What load profiles are made of: schedules, demands, the knee. Nothing here depends on time."""
 
-import numpy as np
 import pytest
 from loadtest.http.profiles import profile
-from loadtest.http.profiles.figures import figures, growth, percentiles, timeline, whole
 from loadtest.http.profiles.knee import Step, knee, of_steps
 from loadtest.http.profiles.profile import load, read
-from loadtest.http.profiles.record import NO_ANSWER, Record, Verdict, verdict
 from loadtest.http.profiles.schedule import Phase, cycle
 from loadtest.http.profiles.slo import METRICS, parsed, shown
-
-
-def recorded(*requests, rate=10.0, settle=0.0, seconds=10.0):
-    """A record of requests (due, latency, code) of one kind in one phase, of which 200 is expected."""
-    record = Record(["head"])
-    place = record.begin(Phase("all", seconds, rate, settle), 0.0)
-    for due, latency, code in requests:
-        record.add(due, latency, 0.001, code, 0, place, verdict(code, frozenset({200})))
-    return record
 
 
 def test_requests_are_due_evenly_whatever_becomes_of_them():
@@ -88,63 +76,6 @@ def test_the_knee_is_the_last_step_before_the_first_that_breaks():
     assert [slo.metric for slo in steps[2].broken(slos)] == ["goodput"]
 
 
-def test_percentiles_are_values_that_occurred():
-    found = percentiles(np.arange(1, 1001, dtype=np.float64))
-    assert found == {"p50": 500, "p90": 900, "p95": 950, "p99": 990, "p99.9": 999}
-    assert percentiles(np.array([])) == {}
-
-
-def test_shedding_is_no_error_and_nobody_answering_is_one():
-    assert verdict(200, frozenset({200})) is Verdict.EXPECTED
-    assert verdict(422, frozenset({422})) is Verdict.EXPECTED
-    assert [verdict(code, frozenset({200})) for code in (429, 503)] == [Verdict.SHED] * 2
-    assert [verdict(code, frozenset({200})) for code in (NO_ANSWER, 422, 500, 504)] == [Verdict.ERROR] * 4
-    assert verdict(200, frozenset({422})) is Verdict.ERROR
-
-
-def test_figures_are_of_the_judged_time_and_latency_of_what_was_answered_as_expected():
-    record = recorded((0.5, 9.0, 200), (1.0, 0.1, 200), (2.0, 0.2, 200), (3.0, 5.0, 504), (4.0, 0.3, 429), settle=1.0)
-    found = figures(whole(record), record.spans, None)
-    assert (found.requests, found.expected, found.shed, found.errors) == (4, 2, 1, 1)
-    assert found.latency_seconds["max"] == pytest.approx(0.2)
-    assert found.value("errors") == found.value("shed") == 0.25
-    assert found.value("goodput") == 0.5
-    assert found.value("rate") == pytest.approx(2 / 9)
-    assert found.codes == {200: 2, 429: 1, 504: 1}
-    assert found.lag_seconds == pytest.approx(0.001)
-
-
-def test_goodput_is_over_what_the_server_could_have_answered():
-    requests = [(float(place) / 10, 0.1, 200 if place % 3 == 0 else 429) for place in range(99)]
-    record = recorded(*requests, rate=10.0)
-    assert figures(whole(record), record.spans, 5.0).value("goodput") == pytest.approx(33 / 49.5)
-    assert figures(whole(record), record.spans, 50.0).value("goodput") == pytest.approx(33 / 99)
-
-
-def test_a_closed_loop_is_in_no_figure():
-    record = recorded((1.0, 0.1, 200))
-    place = record.begin(Phase("closed loop", 4.0, 0.0), 10.0)
-    record.add(11.0, 7.0, 0.0, 200, 0, place, Verdict.EXPECTED)
-    assert len(whole(record)) == 1
-
-
-def test_growth_compares_the_last_third_with_the_first():
-    record = recorded(*((float(place), 0.1 if place < 60 else 0.3, 200) for place in range(90)), seconds=90.0)
-    assert growth(whole(record), record.spans) == pytest.approx(3.0)
-    assert growth(whole(recorded()), []) is None
-
-
-def test_a_course_has_rates_that_add_up_and_gaps_where_nothing_was_answered():
-    record = recorded(*((0.1 * place, 0.01, 200 if place < 50 else 429) for place in range(100)))
-    course = timeline(whole(record))
-    width = course.at[1] - course.at[0]
-    assert sum(course.rates["due"]) * width == pytest.approx(100)
-    assert sum(course.rates["shed"]) * width == pytest.approx(50)
-    assert course.latency_ms["p99"][0] == pytest.approx(10)
-    assert np.isnan(course.latency_ms["p99"][-1])
-    assert set(course.codes) == {200, 429}
-
-
 @pytest.mark.parametrize("name", profile.names())
 def test_every_profile_says_what_it_demands(name):
     found = load(name)
@@ -169,6 +100,7 @@ def test_a_profile_is_changed_by_flags():
     limits = {slo.name: slo.limit for slo in strict.slos}
     assert limits["p99"] == pytest.approx(0.001)
     assert len(strict.slos) == len(steady.slos) + 1
+    assert {slo.metric for slo in steady.slos} - {slo.metric for slo in steady.without("probes").slos} == {"probes"}
     with pytest.raises(ValueError, match="several rates"):
         load("spike").at_rate(5.0)
     with pytest.raises(ValueError, match="no such kind or phase: nobody:p99"):

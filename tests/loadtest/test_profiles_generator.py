@@ -2,13 +2,14 @@
 
 import asyncio
 import io
+import time
 from contextlib import asynccontextmanager, suppress
 
 import numpy as np
 import pytest
 from loadtest.http.profiles.connection import Pool
 from loadtest.http.profiles.generate import Generator
-from loadtest.http.profiles.kinds import single
+from loadtest.http.profiles.kinds import Kind, single
 from loadtest.http.profiles.record import LEFT, NO_ANSWER, TOO_LATE, Record, Verdict
 from loadtest.http.profiles.requests import Wire
 from loadtest.http.profiles.schedule import Phase
@@ -17,11 +18,12 @@ from loadtest.http.profiles.terminal import Progress
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 REQUEST = Wire().get("/")
+_ROUNDING = 1e-6  # latencies are float32
 
 
 @asynccontextmanager
-async def asking(answer, record, connections=64, timeout_seconds=20.0, **of_kind):
-    """A generator, and a server that hands every request to `answer(writer)`."""
+async def serving(answer):
+    """The place of a server that hands every request to `answer(writer)`."""
     writers = []
 
     async def serve(reader, writer):
@@ -31,13 +33,20 @@ async def asking(answer, record, connections=64, timeout_seconds=20.0, **of_kind
                 await answer(writer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    pool = Pool(Target.of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), connections)
     async with server:
-        yield Generator(pool, [single("get", [REQUEST], **of_kind)], [0], record, timeout_seconds)
-        pool.close()
+        yield Target.of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         for writer in writers:
             writer.close()
         await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+
+@asynccontextmanager
+async def asking(answer, record, connections=64, timeout_seconds=20.0, **of_kind):
+    """A generator that asks such a server."""
+    async with serving(answer) as target:
+        pool = Pool(target, connections)
+        yield Generator(pool, [single("get", [REQUEST], **of_kind)], [0], record, timeout_seconds)
+        pool.close()
 
 
 def test_a_server_that_falls_silent_is_asked_on_and_its_silence_is_counted_from_when_each_was_due():
@@ -69,11 +78,12 @@ def test_a_server_that_falls_silent_is_asked_on_and_its_silence_is_counted_from_
 
 
 def test_waiting_for_a_connection_is_latency_too():
-    record = Record(["get"])
+    record, answered = Record(["get"]), []
 
     async def scenario():
         async def answer(writer):
             await asyncio.sleep(0.01)
+            answered.append(time.perf_counter() - one.began)
             writer.write(ANSWER)
 
         async with asking(answer, record, connections=1) as one:
@@ -81,11 +91,35 @@ def test_waiting_for_a_connection_is_latency_too():
             await one.drained()
 
     asyncio.run(scenario())
-    found = record.columns()
+    found, answered = record.columns(), np.array(answered)
+    assert np.all(np.diff(found.due) > 0)  # in the order in which they asked
     assert len(found) == 5
-    assert found.latency.max() >= 0.045
-    assert np.all(found.latency >= found.lag)
-    assert np.sort(found.lag)[-1] >= 0.03
+    assert np.all(found.due + found.latency >= answered - _ROUNDING)
+    assert np.all(found.due[1:] + found.lag[1:] >= answered[:-1] - _ROUNDING)
+
+
+def test_within_a_conversation_a_request_is_due_when_the_answer_before_it_is_there():
+    record = Record(["talk"])
+
+    async def talk(ask):
+        for _ in range(3):
+            await ask(REQUEST)
+
+    async def scenario():
+        async def answer(writer):
+            await asyncio.sleep(0.01)
+            writer.write(ANSWER)
+
+        async with serving(answer) as target:
+            pool = Pool(target, 1)
+            one = Generator(pool, [Kind("talk", talk)], [0], record, 20.0)
+            await one.phase(Phase("once", 0.01, 100.0))
+            await one.drained()
+            pool.close()
+
+    asyncio.run(scenario())
+    found = record.columns()
+    assert found.due[1:] == pytest.approx((found.due + found.latency)[:-1], abs=_ROUNDING)
 
 
 @pytest.mark.parametrize(

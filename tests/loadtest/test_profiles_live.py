@@ -2,19 +2,25 @@
 
 import asyncio
 import json
+from itertools import count, pairwise
 
 import httpx
 from loadtest.http.profiles import __main__ as command
-from loadtest.http.profiles import attending, bodies, real, refusals, sampling
+from loadtest.http.profiles import attending, bodies, catalogue, real, refusals, sampling
+from loadtest.http.profiles import run as running
 from loadtest.http.profiles.connection import Pool
+from loadtest.http.profiles.exposition import samples
 from loadtest.http.profiles.generate import Generator
-from loadtest.http.profiles.kinds import single
+from loadtest.http.profiles.kinds import Kind, single
+from loadtest.http.profiles.prepare import kinds_of
+from loadtest.http.profiles.prepare import running as prepared
 from loadtest.http.profiles.profile import load, read
 from loadtest.http.profiles.record import Record, Verdict
 from loadtest.http.profiles.requests import Wire
 from loadtest.http.profiles.run import Client, run
 from loadtest.http.profiles.schedule import Phase
 from loadtest.http.profiles.target import Target
+from prometheus_client.parser import text_string_to_metric_families
 
 
 def test_every_kind_of_request_is_answered_as_it_should_be(service_url):
@@ -41,22 +47,62 @@ def test_every_kind_of_request_is_answered_as_it_should_be(service_url):
     assert set(columns.kind.tolist()) == set(range(len(kinds)))
 
 
+def test_the_mixed_profile_has_every_kind_there_is():
+    assert set(load("mixed").mix) == set(catalogue.kinds(Wire(), real.rows()[:2], "region"))
+
+
+def test_a_service_without_shared_memory_is_asked_the_rest(service_url, capsys):
+    mixed = load("mixed")
+    with kinds_of(mixed, prepared(service_url, service_url, None)) as (chosen, kinds):
+        assert set(mixed.mix) - set(chosen.mix) == {"shared memory"}
+        assert [kind.name for kind in kinds] == list(chosen.mix)
+    assert "without shared memory" in capsys.readouterr().err
+
+
+def test_what_the_service_exposes_is_read_as_prometheus_reads_it(service_url):
+    text = httpx.get(f"{service_url}/metrics").text
+    theirs = {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if one.name.startswith("logitd_")
+    }
+    assert len(theirs) > 500
+    assert samples(text, ("logitd_",)) == theirs
+
+
+def climbed(service_url, kind, loads, **demands):
+    """What comes of a ramp of steps of 0.1 s; load 1 is 100 requests a second."""
+    steps = {"loads": loads, "seconds": 0.1, "settle_seconds": 0.0}
+    ramp = read("ramp", {"text": "", "mix": {kind.name: 1}, "ramp": steps, "slo": demands})
+    return asyncio.run(run(ramp, [kind], Client(Target.of(service_url), None), 100.0, lambda *_: None))
+
+
 def test_a_ramp_stops_where_it_breaks(service_url):
-    ramp = read(
-        "ramp",
-        {
-            "text": "",
-            "mix": {"reading": 1},
-            "ramp": {"loads": [0.5, 1.0, 1.0, 1.0], "seconds": 0.1, "settle_seconds": 0.0},
-            "slo": {"max": "1us", "knee": "1/s"},
-        },
-    )
-    kinds = [single("reading", [Wire().get("/health/ready")])]
-    client = Client(Target.of(service_url), None)
-    outcome = asyncio.run(run(ramp, kinds, client, 100.0, lambda *_: None))
+    kind = single("reading", [Wire().get("/health/ready")])
+    outcome = climbed(service_url, kind, [0.5, 1.0, 1.1, 1.2], max="1us", knee="1/s")
     assert [step.rate for step in outcome.steps] == [50.0, 100.0]  # one more than needed
+    assert [span.name for span in outcome.spans] == ["50%", "50% again", "100%"]
     assert outcome.knee is None
     assert [(slo.name, slo.met(value)) for slo, value in outcome.judged()] == [("knee", False)]
+
+
+def test_a_step_that_breaks_only_once_is_no_knee(service_url, monkeypatch):
+    monkeypatch.setattr(running, "_WARM_SECONDS", 0.0)  # so that the first requests are the first step's
+    numbers = count()
+
+    async def talk(ask):
+        wanted = 404 if 5 <= next(numbers) < 15 else 200  # the second step has these ten
+        await asyncio.sleep(0.15)  # longer than a step
+        await ask(Wire().get("/health/ready"), frozenset({wanted}))
+
+    outcome = climbed(service_url, Kind("reading", talk), [0.5, 1.0, 1.5], goodput="100%")
+    assert [span.name for span in outcome.spans] == ["50%", "100%", "100% again", "150%"]
+    assert [(step.rate, step.values["goodput"]) for step in outcome.steps] == [(50.0, 1.0), (100.0, 1.0), (150.0, 1.0)]
+    assert outcome.knee == 150.0
+    columns = outcome.columns
+    for span, after in pairwise(outcome.spans):
+        assert (columns.due + columns.latency)[columns.phase == span.place].max() <= after.begins + 1e-6  # drained
 
 
 def test_an_interrupted_run_tells_what_it_had(service_url):
@@ -105,12 +151,15 @@ def test_a_whole_run_leaves_a_table_a_file_and_a_page(service_url, tmp_path, cap
     assert "Queue" in page
 
 
-def test_what_cannot_be_run_is_one_line(capsys):
-    assert command.main(["steady", "--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"]) == 2
+def test_what_cannot_be_run_is_one_line(tmp_path, capsys):
+    nobody = ["--url", "http://127.0.0.1:1", "--admin-url", "http://127.0.0.1:1"]
+    assert command.main(["steady", *nobody, "--out", str(tmp_path)]) == 2
+    assert command.main(["steady", *nobody, "--out", "/dev/null/reports"]) == 2  # before a run, not after it
     assert command.main(["nothing"]) == 2
     assert command.main(["steady", "--slo", "p99=fast"]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert [line.startswith("loadtest: ") for line in lines] == [True] * 3
+    assert [line.startswith("loadtest: ") for line in lines] == [True] * 4
+    assert "/dev/null" in lines[1]
 
 
 def test_bodies_for_other_tools_are_what_the_service_takes(service_url, tmp_path, capsys):

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from loadtest.http.profiles.axis import Axis, number
 from loadtest.http.profiles.exposition import increase, key, labelled, quantiles, samples
+from loadtest.http.profiles.knee import STEP_METRICS, Step
 from loadtest.http.profiles.page import page
 from loadtest.http.profiles.plots import charts
 from loadtest.http.profiles.profile import load
@@ -114,6 +115,18 @@ def test_charts_show_what_was_recorded_and_what_the_server_told(outcome):
     assert {"Latency, from when a request was due", "Requests", "Queue", "Entropy of rows"} <= titles
     assert "Goodput over what was offered" not in titles
     assert "Memory of the server" not in titles  # a server that does not tell
+
+
+def test_a_ramp_shows_its_knee():
+    steps = [Step(10.0, dict.fromkeys(STEP_METRICS, 0.01) | {"goodput": 1.0}), Step(20.0, dict.fromkeys(STEP_METRICS))]
+    ramp = Outcome(load("ramp"), Record(["head"]), 15.0, steps=steps)
+    [goodput, latency] = [chart for chart in charts(ramp) if "over what was offered" in chart.title]
+    assert [list(line.ys) for line in goodput.lines] == [[10.0, 0.0], [10.0, 20.0]]
+    assert goodput.marks == latency.marks == [(10.0, "knee")]
+    report = content(ramp, {})
+    rule = "the last step before the first that twice breaks one of: p99 ≤ 100 ms, goodput ≥ 98 %"
+    assert f"knee      10 requests/s: {rule}" in table(report)
+    assert f"knee: {rule}" in page(report, charts(ramp))
 
 
 class References(HTMLParser):

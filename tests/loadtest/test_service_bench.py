@@ -1,10 +1,11 @@
 """The service benchmark's own arithmetic and client. Nothing here depends on how long anything takes."""
 
 import json
+import socket
 from urllib.parse import urlsplit
 
 import pytest
-from loadtest.http import cases
+from loadtest.http import budget, cases
 from loadtest.http.bench import measure
 from loadtest.http.claims import CLAIMS, judge
 from loadtest.http.client import Load, NotAnsweredError, ask, closed_loop, connected, get, post
@@ -53,6 +54,16 @@ def test_a_closed_loop_counts_answers_and_nothing_else(address):
         closed_loop(Load(address, get("/nothing")), 2, 0.05)
 
 
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"])
+def test_a_server_that_leaves_has_not_answered(said):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(said)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(NotAnsweredError, match="closed"):
+            ask(ours, get("/"))
+
+
 def test_cases_take_turns_and_claims_are_ratios_of_rounds(address):
     asked = [case for case in cases.cases() if case.server == "logitd" and case.rows == 1]
     figures = measure(asked, {"logitd": address}, 2, 0.02)
@@ -60,6 +71,23 @@ def test_cases_take_turns_and_claims_are_ratios_of_rounds(address):
     verdicts = {claim.text: found for claim, found in zip(CLAIMS, judge(figures), strict=True)}
     assert verdicts["head form, over GET /health/live"].ratio.median > 0
     assert verdicts["our protocol drains, over stock uvicorn, 513 kB"].ratio is None
+
+
+def test_where_the_time_of_a_request_goes_adds_up(address):
+    with connected(address) as connection:
+        found = {name: budget.measured(connection, request) for name, request in budget.requests().items()}
+    for name, seconds in found.items():
+        assert set(seconds) == {"wire", "whole"} | (set() if name.startswith("GET") else set(budget.STAGES))
+        assert min(seconds.values()) >= 0
+        assert seconds["whole"] == pytest.approx(sum(seconds.values()) - seconds["whole"])
+
+
+def test_the_table_of_a_request_has_medians_in_microseconds():
+    health = [{"wire": 1e-4, "whole": 1e-4}] * 3
+    row = [{"read": one * 1e-6, "wire": 2e-4, "whole": 3e-4} for one in (10, 20, 90)]
+    lines = {line.split()[0]: line.split()[1:] for line in budget.table({"GET": health, "row": row})}
+    assert lines["µs"] == ["GET", "row"]
+    assert (lines["read"], lines["queue"], lines["wire"]) == (["0", "20"], ["0", "0"], ["100", "200"])
 
 
 def test_a_claim_is_met_by_the_median_round():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import yaml
-from balanced import ended, free_ports
+from processes import answers, ended, free_ports
 from running import until
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "ray"
@@ -78,12 +78,6 @@ def ancestors(process, parents):
     while process in parents:
         process = parents[process]
         yield process
-
-
-def answers(url):
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(url).status_code == 200
-    return False
 
 
 def series(url, name):

@@ -1,13 +1,11 @@
 """The demo, the same tokens and every refusal through Ray Serve, with two small replicas of which one dies."""
 
-import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 from running import until
 from served import START_SECONDS, served
+from under_load import Load
 from wire import SAFETENSORS, packed
 
 from logitd import Client
@@ -26,7 +25,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 GENERATE = Path(__file__).resolve().parents[2] / "examples" / "generate.py"
 LARGE = 128_256
 VOCABULARIES = [100, 62_500, LARGE, 500_000, 1_000_000]  # float32: 400 bytes, 0.25, 0.5, 2 and 4 MB
-AT_ONCE = 6  # what two replicas take without a queue is 8
+AT_ONCE = 4  # max_queued_requests: to the proxy a request waits until a replica has said that it takes it
 
 
 @pytest.fixture(scope="module")
@@ -84,57 +83,17 @@ def test_who_finds_no_room_is_told_when_to_come_back(ray):
         assert one.json()["error"] == one.json()["detail"]
 
 
-class Load:
-    """Threads that sample with seeds until the block ends.
-
-    Attributes:
-        faults: what came back that is not what one service by itself answers.
-        answered: how many answers were right.
-    """
-
-    def __init__(self, url, expected, **client):
-        self._url, self._expected, self._client = url, expected, client
-        self._stop = threading.Event()
-        self.faults, self.answered = [], 0
-        self._threads = [threading.Thread(target=self._run) for _ in range(3)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        until(lambda: self.answered > 10, seconds=60)
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
-            assert not thread.is_alive()
-
-    def _run(self):
-        logits = rows(LARGE)
-        with Client(self._url, **self._client) as client:
-            for seed, expected in itertools.cycle(self._expected.items()):
-                if self._stop.is_set():
-                    return
-                try:
-                    found = answer(client, logits, seed)
-                except Exception as error:
-                    found = error
-                if found == expected:
-                    self.answered += 1
-                else:
-                    self.faults.append((seed, found))
-
-
 @pytest.fixture
-def expected(service_url):
+def cases(service_url):
+    asked = [(rows(LARGE), seed) for seed in range(4)]
     with Client(service_url) as alone:
-        return {seed: answer(alone, rows(LARGE), seed) for seed in range(4)}
+        return [(arguments, answer(alone, *arguments)) for arguments in asked]
 
 
-def test_a_replica_dies_under_load_and_another_takes_its_place(ray, expected):
+def test_a_replica_dies_under_load_and_another_takes_its_place(ray, cases):
     [dies, stays] = ray.replica_processes()
-    with Load(ray.url, expected, retries=6) as load:
+    with Load(ray.url, cases, answer, threads=3, retries=6) as load:
+        load.more(10)
         os.kill(dies, signal.SIGKILL)
         until(lambda: dies not in ray.replica_processes(), seconds=30)
         until(lambda: len(ray.ready()) == 2, seconds=START_SECONDS)
@@ -142,8 +101,9 @@ def test_a_replica_dies_under_load_and_another_takes_its_place(ray, expected):
     assert stays in ray.replica_processes()
 
 
-def test_a_replica_that_is_taken_away_answers_what_it_has(ray, expected):
-    with Load(ray.url, expected, retries=0) as load:
+def test_a_replica_that_is_taken_away_answers_what_it_has(ray, cases):
+    with Load(ray.url, cases, answer, threads=3, retries=0) as load:
+        load.more(10)
         ray.deploy(replicas=1)
         until(lambda: len(ray.replica_processes()) == 1, seconds=60)
     assert not load.faults

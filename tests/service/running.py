@@ -13,6 +13,7 @@ import time
 
 import httpx
 import uvicorn
+from processes import answers
 
 from logitd.app import create_app
 
@@ -68,15 +69,21 @@ def running(*flags, **environment):
     """Run `logitd serve` on free ports until the block ends; ready when it begins."""
     ports = ["--port", "0", "--admin-port", "0", "--attention-threshold", "1024"]  # unmeasured: that takes its time
     command = [sys.executable, "-m", "logitd.cli", "serve", *ports, *map(str, flags)]
-    process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
+    with started(command, env={**os.environ, **environment}) as service:
+        yield service
+
+
+@contextlib.contextmanager
+def started(command, **options):
+    """Run a command that becomes `logitd serve` until the block ends; ready when it begins.
+
+    Args:
+        options: of `subprocess.Popen`.
+    """
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
     try:
         service = Running(process)
-
-        def ready():
-            with contextlib.suppress(httpx.ConnectError):
-                return service.state() == "ready"
-
-        until(ready)
+        until(lambda: answers(f"{service.admin}/health/ready"))
         yield service
         if process.poll() is None:
             service.signal()

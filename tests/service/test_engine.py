@@ -23,13 +23,16 @@ class Asked:
 
     def __init__(self, log, name, key="k", rows=1, error=None, leave=None):
         self.log, self.name, self.key, self.rows, self.row_bytes = log, name, key, rows, 4
-        self.error, self.leave, self.is_light, self.op = error, leave, False, "sample"
+        self.error, self.leave, self.is_light, self.op, self.values = error, leave, False, "sample", ()
         self.begun = threading.Event()
 
     def part(self, start, stop):
         part = copy.copy(self)
         part.rows = stop - start
         return part
+
+    def sampled(self, answers):
+        return ()
 
     def compute(self, backend):
         self.log.append(self.name)

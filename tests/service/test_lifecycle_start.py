@@ -182,12 +182,12 @@ async def main():
     config.load()
     server = DrainingServer(config, Lifecycle(), 0, 1, lambda: None)
     server.lifespan = config.lifespan_class(config)
-    kept = [[] for _ in range(1000)]
+    there = [[]]
     await server.startup()
-    print(gc.get_freeze_count() > 1000, gc.get_count()[0] < 1000)
+    print(any(one is there for one in gc.get_objects()))
     await server.shutdown()
 
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["True", "True"]
+    assert done.stdout.split() == ["False"]

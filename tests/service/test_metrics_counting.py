@@ -1,7 +1,9 @@
 """How series are counted: from many threads, by row and by array alike."""
 
+import math
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from logitd.batching import Batcher, Item
 from logitd.counting.cells import Cells
 from logitd.counting.rows import count_rows
-from logitd.counting.series import ENTROPY, LENGTH, ROWS, SERIES, SUPPORT, TOKENS, Kind
+from logitd.counting.series import ENTROPY, LENGTH, MASS, ROWS, SERIES, SUPPORT, TOKENS, Kind
 from logitd.metrics import Metrics
 from logitd_kernels import RowFault, RowResult, check
 
@@ -60,12 +62,16 @@ def test_rows_count_the_same_one_by_one_and_all_at_once():
 @pytest.mark.parametrize("count", [1, 100])
 def test_buckets_are_inclusive_and_rounding_moves_no_power_of_two(count):
     cells = Cells()
-    answer = RowResult([1], [0.0], float(np.log(np.float64(1024))), 0.05, 1024, 1.0, seed=1)
+    entropy, mass = math.log(1024.0000000000009), 1.0000001  # as sums of many floats come out
+    assert math.exp(entropy) > 1024
+    answer = RowResult([1], [0.0], entropy, 0.05, 1024, mass, seed=1)
     count_rows(cells, [answer] * count, [check({})] * count)
     at = SUPPORT.bounds.index(1024)
     assert cells.histograms[SUPPORT]["after_temperature",][at] == count
     assert cells.histograms[SUPPORT]["after_truncation",][at] == count
     assert cells.histograms[ENTROPY]["after_truncation",][ENTROPY.bounds.index(0.05)] == count
+    taken = cells.histograms[MASS][()]
+    assert (taken[0], taken[-1]) == (count, 0)
 
 
 def test_exposed_buckets_are_cumulative(metrics):
@@ -111,6 +117,39 @@ def test_threads_lose_nothing_while_somebody_looks(metrics):
     assert value(metrics, "logitd_requests_rejected_total", reason="wait") == 8000
     assert value(metrics, "logitd_stage_duration_seconds_count", stage="compute") == 8000
     assert value(metrics, "logitd_stage_duration_seconds_sum", stage="compute") == 2000
+
+
+def test_of_the_examples_of_all_threads_the_last_is_exposed(metrics, monkeypatch):
+    def ended(trace_id, wall_seconds):
+        monkeypatch.setattr(time, "time", lambda: wall_seconds)
+        metrics.request_ended("/x", 200, 0.0003, trace_id)
+
+    def exposed():
+        samples = [sample for family in metrics.registry.collect() for sample in family.samples if sample.exemplar]
+        return [(one.labels["le"], one.exemplar.labels["trace_id"], one.exemplar.timestamp) for one in samples]
+
+    other = threading.Thread(target=ended, args=("other", 2.0))
+    ended("first", 1.0)
+    other.start()
+    other.join()
+    assert exposed() == [("0.0005", "other", 2.0)]
+    ended("last", 3.0)
+    assert exposed() == [("0.0005", "last", 3.0)]
+
+
+def test_only_batches_of_the_queue_are_its_last(metrics, monkeypatch):
+    started = value(metrics, "logitd_last_batch_timestamp_seconds")
+    assert started == pytest.approx(time.time(), abs=60)
+    monkeypatch.setattr(time, "time", lambda: started + 100)
+    metrics.batch("sample", rows=3, requests=2)  # light work, which goes on while the compute threads hang
+    assert value(metrics, "logitd_last_batch_timestamp_seconds") == started
+    assert value(metrics, "logitd_batch_fill_ratio_count") == 0
+    metrics.batch("sample", rows=3, requests=2, release="idle", fill=0.5)
+    assert value(metrics, "logitd_last_batch_timestamp_seconds") == started + 100
+    assert value(metrics, "logitd_batch_fill_ratio_sum") == 0.5
+    assert value(metrics, "logitd_batch_rows_sum", op="sample") == 6
+    assert value(metrics, "logitd_batch_requests_sum", op="sample") == 4
+    assert value(metrics, "logitd_batches_total", op="sample", release="idle") == 1
 
 
 def test_a_head_that_fell_back_is_why_the_call_did(metrics):

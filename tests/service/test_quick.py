@@ -40,7 +40,7 @@ def header_of(rows=2, vocab=10, dtype="F32", params=PARAMS, **more):
 def general(body, settings=SETTINGS):
     """Return the job of the general way; None where it refuses."""
     try:
-        return sample_job(Undecoded(safetensors.MEDIA_TYPE, body)(), settings)
+        return sample_job(Undecoded(safetensors.MEDIA_TYPE, body, (), 1 << 20)(), settings)
     except ServiceError:
         return None
 
@@ -172,7 +172,7 @@ ROWS[4] = -float("inf")
 def test_the_kernels_answer_rows_in_a_buffer_as_they_answer_a_tensor(dtype, params):
     logits, values = ROWS.to(dtype), [check(params)] * 6
     data = bytearray(16) + bytearray(logits.view(torch.uint8).numpy().tobytes())
-    plain = PlainWork(PlainRows(memoryview(data), 16, dtype, 6, 50), values, 0, 6)
+    plain = PlainWork(PlainRows(memoryview(data), 16, dtype, 6, 50), values)
     wanted = SampleWork(DenseRows(logits), values)
     assert plain.compute(BACKEND) == wanted.compute(BACKEND)
     assert [one.kind for one in plain.compute(BACKEND) if isinstance(one, RowFault)] == ["nan", "posinf", "all_neginf"]
@@ -182,7 +182,7 @@ def test_the_kernels_answer_rows_in_a_buffer_as_they_answer_a_tensor(dtype, para
 
 
 def test_rows_without_a_seed_have_one_each():
-    work = PlainWork(PlainRows(memoryview(bytearray(2 * 40)), 0, torch.float32, 2, 10), [check({})] * 2, 0, 2)
+    work = PlainWork(PlainRows(memoryview(bytearray(2 * 40)), 0, torch.float32, 2, 10), [check({})] * 2)
     seeds = {answer.seed for _ in range(3) for answer in work.compute(BACKEND)}
     assert len(seeds) == 6
     assert all(0 <= seed < 1 << 53 for seed in seeds)
@@ -201,4 +201,4 @@ def test_rows_without_a_seed_have_one_each():
 )
 def test_no_kernel_reads_beyond_a_buffer(rows):
     with pytest.raises(ValueError, match="does not hold"):
-        PlainWork(rows, [check({"top_k": 0})], 0, 1).compute(BACKEND)
+        PlainWork(rows, [check({"top_k": 0})]).compute(BACKEND)

@@ -4,12 +4,14 @@ import asyncio
 import json
 import logging
 import sys
+from itertools import pairwise
 
 import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 from running import inside
 from wire import post
 
@@ -45,6 +47,7 @@ def test_a_request_and_its_stages_are_spans_of_the_callers_trace(traced):
     found = spans()
     request, batch = found.pop("POST /v1/sample"), found.pop("batch")
     assert set(found) == {"read", "decode", "queue", "compute", "encode", "write"}
+    assert request.kind is SpanKind.SERVER
     assert f"{request.context.trace_id:032x}" == TRACE
     assert f"{request.parent.span_id:016x}" == PARENT
     assert request.attributes["http.route"] == "/v1/sample"
@@ -52,8 +55,8 @@ def test_a_request_and_its_stages_are_spans_of_the_callers_trace(traced):
     for span in found.values():
         assert span.parent.span_id == request.context.span_id
         assert request.start_time - 1000 <= span.start_time <= span.end_time <= request.end_time + 1000
-    ends = [found[stage].end_time for stage in ("read", "decode", "queue", "compute", "encode", "write")]
-    assert ends == sorted(ends)
+    for earlier, later in pairwise(("read", "decode", "queue", "compute", "encode", "write")):
+        assert found[earlier].end_time <= found[later].start_time + 1000
     assert batch.parent is None
     assert [link.context.span_id for link in batch.links] == [request.context.span_id]
     assert dict(batch.attributes) == dict(batch.attributes) | {"op": "sample", "rows": 1, "requests": 1}

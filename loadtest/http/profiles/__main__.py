@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         profile, demands = _profile(options), [parsed(text) for text in options.slo]
         profile.demanding(demands)  # what makes no sense is said before anything is started
+        options.out.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             if options.url is None:
                 server = stack.enter_context(started(profile))
@@ -59,7 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _kept(report: dict[str, Any], outcome: Outcome, folder: Path) -> list[str]:
     """Write the report into a folder; returns what to say of it."""
-    folder.mkdir(parents=True, exist_ok=True)
     data, shown = (folder / f"{report['profile']}.{kind}" for kind in ("json", "html"))
     written(report, data)
     shown.write_text(page(report, charts(outcome)))

@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from collections import deque
 from dataclasses import dataclass
 from typing import cast
 
@@ -51,7 +50,7 @@ class Connection(asyncio.Protocol):
         if not self._body_at and (end := self._received.find(b"\r\n\r\n")) >= 0:
             self._read_head(bytes(self._received[:end]).lower(), end + 4)
         chunked = self._ends_at < 0
-        if self._body_at and (self._received.endswith(b"0\r\n\r\n") if chunked else self._is_whole()):
+        if self._body_at and (self._received.endswith(b"\r\n0\r\n\r\n") if chunked else self._is_whole()):
             self._settle(Answer(int(self._received[9:12]), bytes(self._received[self._body_at :])))
 
     def _read_head(self, head: bytes, body_at: int) -> None:
@@ -84,11 +83,10 @@ class Pool:
     """Connections to one server, opened when there is none free, up to a number; more askers wait for their turn."""
 
     def __init__(self, target: Target, most: int) -> None:
-        self._target, self._most = target, most
+        self._target = target
+        self._turns = asyncio.Semaphore(most)  # in the order in which they ask
         self._tls = ssl.create_default_context() if target.tls else None
         self._free: list[Connection] = []
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._lent = 0
 
     async def take(self) -> Connection:
         """Return a connection that nobody else has.
@@ -96,17 +94,14 @@ class Pool:
         Raises:
             OSError: the server cannot be reached.
         """
-        while self._lent >= self._most:
-            self._waiting.append(turn := asyncio.get_running_loop().create_future())
-            await turn
-        self._lent += 1
+        await self._turns.acquire()
         while self._free:
             if (connection := self._free.pop()).usable:
                 return connection
         try:
             return await self._opened()
         except BaseException:
-            self._returned()
+            self._turns.release()
             raise
 
     def give(self, connection: Connection) -> None:
@@ -115,24 +110,17 @@ class Pool:
             self._free.append(connection)
         else:
             connection.abort()
-        self._returned()
+        self._turns.release()
 
     def close(self) -> None:
         """Close those that are free."""
         while self._free:
             self._free.pop().abort()
 
-    def _returned(self) -> None:
-        self._lent -= 1
-        while self._waiting:
-            if not (turn := self._waiting.popleft()).done():
-                turn.set_result(None)
-                return
-
     async def _opened(self) -> Connection:
         loop, address = asyncio.get_running_loop(), self._target.address
         if isinstance(address, str):
-            _, connection = await loop.create_unix_connection(Connection, address, ssl=self._tls)
+            _, connection = await loop.create_unix_connection(Connection, address)
         else:
             _, connection = await loop.create_connection(Connection, *address, ssl=self._tls)
         return connection

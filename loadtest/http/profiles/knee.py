@@ -1,4 +1,4 @@
-"""The knee of a ramp: the last step that holds before the first one that does not."""
+"""The knee of a ramp: the last step that holds before the first one that does not, even when it is repeated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from loadtest.http.profiles import watch
-from loadtest.http.profiles.figures import timeline, whole
-from loadtest.http.profiles.record import LEFT, NO_ANSWER, TOO_LATE, Columns, Verdict
+from loadtest.http.profiles.figures import timeline
+from loadtest.http.profiles.record import Columns, Verdict, code_name
 from loadtest.http.profiles.svg import Chart, Line
 
 if TYPE_CHECKING:
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 _TIME = "seconds"
 _MOST_LINES = 8
-CODES = {NO_ANSWER: "no answer", TOO_LATE: "too late", LEFT: "left"}
 _TAIL = ((0.0, "0"), (1.0, "90"), (2.0, "99"), (3.0, "99.9"), (4.0, "99.99"))
 
 
 def charts(outcome: "Outcome") -> list[Chart]:
     """Return those that have something to show."""
-    columns = whole(outcome.record)
+    columns = outcome.columns
     marks = [] if outcome.profile.stepwise else [(span.begins, span.name) for span in outcome.spans]
     found = [*_requests(columns, marks), *_server(outcome.seen, marks), *_ramp(outcome)]
     found.append(_tail(columns, outcome.record.kinds))
@@ -34,7 +33,7 @@ def _requests(columns: Columns, marks: Sequence[tuple[float, str]]) -> Iterator[
     yield Chart("Latency, from when a request was due", _TIME, "ms", latency, log_y=True, marks=marks)
     rates = [Line(name, course.at, values) for name, values in course.rates.items()]
     yield Chart("Requests", _TIME, "a second", rates, marks=marks)
-    codes = [Line(CODES.get(code, str(code)), course.at, values) for code, values in course.codes.items()]
+    codes = [Line(code_name(code), course.at, values) for code, values in course.codes.items()]
     often = sorted(codes, key=lambda line: -sum(line.ys))[:_MOST_LINES]
     yield Chart("Answers by status", _TIME, "a second", often, log_y=True, marks=marks)
 

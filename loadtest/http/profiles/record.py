@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 
 NO_ANSWER, TOO_LATE, LEFT = 0, 1, 499  # in place of a status: cut off; given up by this client; left on purpose
 SHED = frozenset({429, 503})
+_NAMES = {NO_ANSWER: "no answer", TOO_LATE: "too late", LEFT: "left"}
+
+
+def code_name(code: int) -> str:
+    """Return a status, or what stands in its place, as people read it."""
+    return _NAMES.get(code, str(code))
 
 
 class Verdict(IntEnum):

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.http.profiles import watch
-from loadtest.http.profiles.figures import Figures, timeline, whole
+from loadtest.http.profiles.figures import Figures, timeline
 from loadtest.http.profiles.knee import of_steps
-from loadtest.http.profiles.plots import CODES
+from loadtest.http.profiles.record import code_name
 from loadtest.http.profiles.run import Outcome
 from loadtest.http.profiles.slo import shown
 
@@ -34,12 +34,12 @@ def content(outcome: Outcome, about: dict[str, Any]) -> dict[str, Any]:
         "knee_per_second": outcome.knee,
         "knee_rule": _rule(outcome) if outcome.profile.stepwise else None,
         "steps": [{"rate_per_second": step.rate, **step.values} for step in outcome.steps],
-        "all": _told(outcome.figures),
+        "all": _told(outcome.of(None)),
         "phases": {span.name: _told(outcome.of(span.name)) for span in outcome.spans},
         "kinds": {name: _told(outcome.of(name)) for name in sorted(outcome.record.kinds)},
-        "probes": {"asked": len(outcome.seen.probe_seconds), "failures": outcome.seen.failures,
+        "probes": {"asked": len(outcome.seen.probe_seconds), "failures": outcome.seen.probe_seconds.count(math.inf),
                    "slowest_seconds": max(outcome.seen.probe_seconds, default=None)},
-        "timeline": vars(timeline(whole(outcome.record))),
+        "timeline": vars(timeline(outcome.columns)),
         "server": _server(outcome.seen),
     }  # fmt: skip
 
@@ -47,11 +47,6 @@ def content(outcome: Outcome, about: dict[str, Any]) -> dict[str, Any]:
 def written(report: dict[str, Any], path: Path) -> None:
     """Write it as JSON; what is no number there is null."""
     path.write_text(json.dumps(_finite(report), indent=1, ensure_ascii=False) + "\n")
-
-
-def code_name(code: int) -> str:
-    """Return a status as people read it."""
-    return CODES.get(code, str(code))
 
 
 def _server(seen: watch.Watch) -> dict[str, list[float]]:
@@ -62,7 +57,7 @@ def _server(seen: watch.Watch) -> dict[str, list[float]]:
 
 def _rule(outcome: Outcome) -> str:
     demands = ", ".join(slo.text for slo in of_steps(outcome.profile.slos))
-    return f"the last step before the first that breaks one of: {demands}"
+    return f"the last step before the first that twice breaks one of: {demands}"
 
 
 def _told(found: Figures) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from loadtest.http.client import Address
@@ -13,7 +13,7 @@ from loadtest.http.profiles.generate import Generator
 from loadtest.http.profiles.kinds import Kind
 from loadtest.http.profiles.knee import STEP_METRICS, Step, knee, of_steps
 from loadtest.http.profiles.profile import Profile
-from loadtest.http.profiles.record import Record, Span
+from loadtest.http.profiles.record import Columns, Record, Span
 from loadtest.http.profiles.schedule import Phase, cycle
 from loadtest.http.profiles.slo import Slo
 from loadtest.http.profiles.target import Target
@@ -49,7 +49,7 @@ class Outcome:
         record: every request.
         capacity: requests a second in a closed loop; None where it was not needed.
         seen: of the admin port.
-        steps: of a ramp.
+        steps: of a ramp; of one that was repeated, how it went then.
         cut_short: whether somebody interrupted it.
     """
 
@@ -71,18 +71,18 @@ class Outcome:
         return knee(self.steps, of_steps(self.profile.slos))
 
     @cached_property
-    def figures(self) -> Figures:
-        """Figures of all that is judged."""
-        return self.of(None)
+    def columns(self) -> Columns:
+        """Every request of the open loop; to be asked for when the run is over."""
+        return whole(self.record)
 
     def of(self, scope: str | None) -> Figures:
         """Return the figures of a kind, of a phase, or of all."""
-        columns, spans = whole(self.record), self.spans
+        return figures(*self._within(scope), self.capacity)
+
+    def _within(self, scope: str | None) -> tuple[Columns, list[Span]]:
         if scope in self.record.kinds:
-            columns = columns.where(columns.kind == self.record.kinds.index(scope))
-        elif scope is not None:
-            spans = [span for span in spans if span.name == scope]
-        return figures(columns, spans, self.capacity)
+            return self.columns.where(self.columns.kind == self.record.kinds.index(scope)), self.spans
+        return self.columns, [span for span in self.spans if scope in (None, span.name)]
 
     def judged(self) -> list[tuple[Slo, float | None]]:
         """Return what was demanded and what came of it. The demands on each step of a ramp are not on the whole."""
@@ -95,7 +95,7 @@ class Outcome:
         if slo.metric == "probes":
             return max(self.seen.probe_seconds, default=None)
         if slo.metric == "growth":
-            return growth(whole(self.record), self.spans)
+            return growth(*self._within(slo.scope))
         return self.of(slo.scope).value(slo.metric)
 
 
@@ -142,28 +142,43 @@ async def run(profile: Profile, kinds: Sequence[Kind], client: Client, capacity:
 
 
 async def _phases(outcome: Outcome, generator: Generator, tell: Tell) -> None:
-    demands, broken = of_steps(outcome.profile.slos), 0
-    for plan in outcome.profile.plans:
-        phase = plan.phase(outcome.capacity)
-        telling = asyncio.create_task(_tell(phase, generator, outcome.record, tell))
-        try:
-            await generator.phase(phase)
-            if outcome.profile.stepwise:
-                await generator.drained()  # or one step's queue would be the next one's latency
-        finally:
-            telling.cancel()
-        if outcome.profile.stepwise:
-            outcome.steps.append(_step(outcome))
-            broken += bool(outcome.steps[-1].broken(demands))
-            if broken > 1:  # one more than needed, so that the plot shows where it goes
-                return
+    phases = [plan.phase(outcome.capacity) for plan in outcome.profile.plans]
+    if outcome.profile.stepwise:
+        await _climb(outcome, phases, generator, tell)
+        return
+    for phase in phases:
+        await _send(outcome, phase, generator, tell)
     await generator.drained()
 
 
-def _step(outcome: Outcome) -> Step:
+async def _climb(outcome: Outcome, phases: Sequence[Phase], generator: Generator, tell: Tell) -> None:
+    """Send steps until two break: one more than needed, so that the plot shows where it goes."""
+    demands, broken = of_steps(outcome.profile.slos), 0
+    for phase in phases:
+        step = await _step(outcome, phase, generator, tell)
+        if step.broken(demands) and not broken:  # one bad moment of a shared machine is no knee
+            step = await _step(outcome, replace(phase, name=f"{phase.name} again"), generator, tell)
+        outcome.steps.append(step)
+        broken += bool(step.broken(demands))
+        if broken > 1:
+            return
+
+
+async def _step(outcome: Outcome, phase: Phase, generator: Generator, tell: Tell) -> Step:
+    await _send(outcome, phase, generator, tell)
     span = outcome.record.spans[-1]
     found = figures(outcome.record.columns(), [span], None)
     return Step(span.rate, {metric: found.value(metric) for metric in STEP_METRICS})
+
+
+async def _send(outcome: Outcome, phase: Phase, generator: Generator, tell: Tell) -> None:
+    telling = asyncio.create_task(_tell(phase, generator, outcome.record, tell))
+    try:
+        await generator.phase(phase)
+        if outcome.profile.stepwise:
+            await generator.drained()  # or one step's queue would be the next one's latency
+    finally:
+        telling.cancel()
 
 
 async def _tell(phase: Phase, generator: Generator, record: Record, tell: Tell) -> None:

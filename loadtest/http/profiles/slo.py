@@ -1,5 +1,6 @@
 """What must come of a run: `p99=50ms`, `errors=0.1%`, `goodput=90%`, `head:p99=20ms`, `after:shed=0%`."""
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -70,6 +71,8 @@ def shown(metric: str, value: float | None) -> str:
     """Return a value as people read it."""
     if value is None:
         return "not measured"
+    if math.isinf(value):
+        return "no answer"
     unit = METRICS[metric][0]
     if unit == "s":
         return f"{value:,.2f} s" if value >= 1 else f"{value * 1e3:,.3g} ms"

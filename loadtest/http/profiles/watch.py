@@ -36,13 +36,11 @@ class Watch:
 
     Attributes:
         readings: of the metrics.
-        probe_seconds: how long each question took.
-        failures: questions that had no answer, or another than 200.
+        probe_seconds: how long each question took; infinite where it had no answer, or another than 200.
     """
 
     readings: list[Reading] = field(default_factory=list)
     probe_seconds: list[float] = field(default_factory=list)
-    failures: int = 0
 
     def gauge(self, name: str, **labels: str) -> tuple[list[float], list[float]]:
         """Return times and values; NaN where a reading lacked it."""
@@ -118,7 +116,7 @@ class Watcher:
                 with connected(self._address) as connection:
                     self._watch(connection)
             except (OSError, NotAnsweredError):
-                self.seen.failures += 1
+                self.seen.probe_seconds.append(math.inf)
                 self._stopping.wait(_PROBE_SECONDS)
 
     def _watch(self, connection: socket.socket) -> None:

@@ -52,14 +52,10 @@ class Exchange:
         stages: where its time goes.
         deadline: on time.monotonic.
         doing: for who counts those that leave.
-
-    Entering it
-    Raises:
-        Shed, Unavailable: there is no room for it now.
-        DeadlinePassed: its time is 0.
-        PayloadTooLarge: its declared length.
-        Malformed: an unreadable length or timeout.
     """
+
+    _permit: Permit
+    _declared_bytes: int | None  # of its body; None for one in chunks
 
     def __init__(self, request: Request, *, attention: bool = False) -> None:
         state = request.app.state
@@ -74,9 +70,16 @@ class Exchange:
         self._admission: Admission = state.admission
         self._attending: Attending = state.attending
         self._attention = attention
-        self._permit: Permit | None = None
 
     def __enter__(self) -> Self:
+        """Let it in.
+
+        Raises:
+            Shed, Unavailable: there is no room for it now.
+            DeadlinePassed: its time is 0.
+            PayloadTooLarge: its declared length.
+            Malformed: an unreadable length or timeout.
+        """
         try:
             self._enter()
         except ServiceError as error:
@@ -91,13 +94,13 @@ class Exchange:
             raise DeadlinePassed("the request has no time at all")
         if self._attention:
             self._attending.check_room()
-        self._permit = self._admission.entered(declared_length(self.request, self.settings), seconds)
+        self._declared_bytes = declared_length(self.request, self.settings)
+        self._permit = self._admission.entered(self._declared_bytes, seconds)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._permit is not None:
-            self._permit.leave(answered=error is None)
+        self._permit.leave(answered=error is None)
         self._left(error)
 
     def _left(self, error: BaseException | None) -> None:
@@ -118,10 +121,9 @@ class Exchange:
     async def body(self) -> Any:  # noqa: ANN401  (bytes-like)
         """Receive the body."""
         with self.stages("read"):
-            hold = None if self._permit is None else self._permit.hold
-            body = await read_body(self.request, self.settings, hold, self.deadline - time.monotonic())
+            body = await read_body(self.request, self.settings, self._permit.hold, self.deadline - time.monotonic())
         self.doing, self.stages.body_bytes = "queued", len(body)
-        if self._permit is not None and not self._attention:
+        if not self._attention:
             self._permit.compete()
         return body
 
@@ -134,7 +136,7 @@ class Exchange:
         request = self.request
         content_type = header(request, b"content-type")
         query = request.query_params.multi_items() if request.scope["query_string"] else ()
-        most, declared = self.settings.max_json_bytes, declared_length(request, self.settings) or 0
+        most, declared = self.settings.max_json_bytes, self._declared_bytes or 0
         if declared > most and "json" in (content_type or "").lower():
             raise PayloadTooLarge.at(
                 "body", f"JSON is capped at {most} bytes, {declared} are declared; send safetensors"

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-import torch
 
 from logitd.api.requests import SampleJob
 from logitd.api.schemas import SampleFields
+from logitd.api.tensors import TORCH
 from logitd.settings import Settings
 from logitd.wire.json import canonical
 from logitd.wire.message import Message
@@ -19,13 +19,14 @@ from logitd.wire.safetensors import ENTRY
 from logitd_kernels import check
 from logitd_kernels.errors import ParameterError
 from logitd_kernels.hot import PlainRows
+from logitd_kernels.rows import DTYPES
 from logitd_kernels.sampling.plain import PLAIN
 from logitd_kernels.sampling.transform import Values
 
 MESSAGE = Message({}, {}, "safetensors")  # in whose words such a job is refused
+FLOATS = {name: dtype for name, dtype in TORCH.items() if dtype in DTYPES}  # what logits may be
 
 _LONGEST_HEADER_BYTES = 4096
-_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F64": torch.float64}
 _HEADER, _METADATA, _REQUEST = {"__metadata__", "logits"}, {"request"}, {"params"}
 _INTEGERS = {int}
 _FIELDS = SampleFields()
@@ -71,7 +72,7 @@ def plain_job(rows: PlainRows, values: Values) -> SampleJob:
 def _rows(entry: Any, body: memoryview, begin: int) -> PlainRows | None:  # noqa: ANN401
     try:
         (rows, vocab_size), offsets = entry["shape"], entry["data_offsets"]
-        dtype = _DTYPES[entry["dtype"]]
+        dtype = FLOATS[entry["dtype"]]
         types = {type(rows), type(vocab_size), *map(type, offsets)}
     except (KeyError, TypeError, ValueError):
         return None

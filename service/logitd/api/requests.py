@@ -42,7 +42,7 @@ class SampleJob:
         """What the engine is to compute; the answers of a head form come as one."""
         asked = self.fields
         if isinstance(self.rows, PlainRows):
-            return PlainWork(self.rows, self.values, 0, len(self.rows))
+            return PlainWork(self.rows, self.values)
         if isinstance(self.rows, HeadRows):
             return HeadWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace)
         return SampleWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace)

@@ -15,7 +15,6 @@ from logitd.api.schemas import HEAD_SCHEMA, LOGITS_SCHEMA, MASK_SCHEMA, SampleFi
 from logitd.engine import Engine
 from logitd.errors import Invalid
 from logitd.wire.message import Message
-from logitd.work import HeadWork
 from logitd_kernels import RowFault, RowResult
 from logitd_kernels.errors import ParameterError
 
@@ -65,4 +64,4 @@ async def sampled(exchange: Exchange, message: Message, job: SampleJob) -> Seque
             answers = await exchange.computed(work)
         except ParameterError as error:
             raise Invalid.at(job.path_of(message, error), error.message) from None
-    return answers[0] if isinstance(work, HeadWork) else answers
+    return work.sampled(answers)

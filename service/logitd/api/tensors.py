@@ -10,7 +10,7 @@ import torch
 
 from logitd.wire.tensor import ITEM_BYTES, NUMPY, Tensor
 
-_TORCH = {
+TORCH = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
@@ -30,7 +30,7 @@ _TORCH = {
 def to_torch(tensor: Tensor) -> torch.Tensor:
     """Return a torch view of a wire tensor's bytes; copies only what is misaligned or read-only."""
     data = tensor.data
-    dtype = _TORCH[tensor.dtype]
+    dtype = TORCH[tensor.dtype]
     if data.nbytes == 0:
         return torch.empty(tensor.shape, dtype=dtype)
     if data.readonly:
@@ -45,7 +45,7 @@ def to_torch(tensor: Tensor) -> torch.Tensor:
 
 def to_wire(tensor: torch.Tensor) -> Tensor:
     """Return a torch tensor's bytes as they go on the wire; copies what is not contiguous."""
-    name = next(name for name, dtype in _TORCH.items() if dtype == tensor.dtype)
+    name = next(name for name, dtype in TORCH.items() if dtype == tensor.dtype)
     flat = tensor.detach().contiguous().reshape(-1)
     return Tensor(name, tuple(tensor.shape), flat.view(torch.uint8).numpy().data)
 

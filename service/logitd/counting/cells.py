@@ -79,10 +79,12 @@ class Cells:
         put(self.histograms[series][labels], series.bounds, value)
 
 
-def put(buckets: Buckets, bounds: Sequence[float], value: float) -> None:
-    """Count one value."""
-    buckets[bisect_left(bounds, value)] += 1
+def put(buckets: Buckets, bounds: Sequence[float], value: float) -> int:
+    """Count one value; returns the bucket it fell into."""
+    bucket = bisect_left(bounds, value)
+    buckets[bucket] += 1
     buckets[-1] += value
+    return bucket
 
 
 class Threads:

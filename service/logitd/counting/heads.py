@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from logitd.counting.cells import Cells
-from logitd.counting.series import ATTENTION, ERROR, HEADS, LENGTH, REASONS
+from logitd.counting.series import ATTENTION, ERROR, HEADS, LENGTH
 
 _REASON_OF = {"requested": "forced", "short": "threshold", "long": "threshold"}  # all others: it would not have done
-_OUTWEIGHING = sorted(REASONS, key=("fallback", "threshold", "forced").index)
+_OUTWEIGHING = ("fallback", "threshold", "forced")  # the first of them that there is
 
 
 def count_heads(cells: Cells, heads: Sequence[tuple[str, str, float]], keys: int) -> None:

@@ -21,9 +21,8 @@ _SUPPORT = tuple(tokens * (1 + 1e-6) for tokens in SUPPORT.bounds)  # e^H of 102
 _COLUMNS = [np.array(bounds) for bounds in (_ENTROPY, _SUPPORT, _ENTROPY, _KEPT, _MASS)]  # as in Cells.of_rows
 _STRIDE = max(map(len, _COLUMNS)) + 1
 _OFFSETS = np.arange(0, len(_COLUMNS) * _STRIDE, _STRIDE)[:, None]
-_OFF = [(cut.name, (None, *cut.off, *([cut.parameter.neutral] if cut.parameter else []))) for cut in CUTS]
 
-_asked = itemgetter("temperature", *(name for name, _ in _OFF))
+_asked = itemgetter("temperature", *(cut.name for cut in CUTS))
 _numbers = attrgetter("entropy", "entropy_kept", "kept", "kept_mass")
 
 
@@ -59,7 +58,7 @@ def _method(temperature: float, *cuts: float | None) -> tuple[str]:
     """Return what truncates a row, one of `METHODS`, as a label."""
     if temperature == 0:
         return ("greedy",)
-    active = [name for (name, off), value in zip(_OFF, cuts, strict=True) if value not in off]
+    active = [cut.name for cut, value in zip(CUTS, cuts, strict=True) if cut.active({cut.name: value})]
     if not active:
         return ("untruncated",)
     return (active[0],) if len(active) == 1 else ("combined",)

@@ -95,7 +95,7 @@ class BodyProtocol(Ending):
         self.loop.call_soon(self._go_on, self._reader.target)
 
     def _go_on(self, target: Target | None) -> None:
-        if target is not None and self._reader.target is target and not self.transport.is_closing():
+        if self._reader.target is target and not self.transport.is_closing():
             self.flow.resume_reading()
 
     def _give_up(self) -> None:

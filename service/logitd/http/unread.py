@@ -10,9 +10,8 @@ if sys.platform != "win32":  # where this protocol does not run
     import fcntl
     import termios
 
-_LOOKS = (
-    4  # in the time that a client has: who is given up has taken nothing for that time, or up to half as much again
-)
+# In the time that a client has: who is given up has taken nothing for that time, or up to a quarter more.
+_LOOKS = 4
 
 
 class Unread:

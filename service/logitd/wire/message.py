@@ -57,8 +57,8 @@ class Undecoded:
         self,
         content_type: str | None,
         body: memoryview,
-        query: Sequence[tuple[str, str]] = (),
-        max_json_bytes: int = 1 << 20,
+        query: Sequence[tuple[str, str]],
+        max_json_bytes: int,
         known: Tensors = ROWS,
     ) -> None:
         self.body = body

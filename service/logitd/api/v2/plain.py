@@ -3,24 +3,17 @@
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
-from logitd.api.quick import fits, plain_job, plain_values
+from logitd.api.quick import FLOATS, fits, plain_job, plain_values
 from logitd.api.requests import SampleJob
 from logitd.api.v2.models import Model
 from logitd.settings import Settings
+from logitd.wire.oip.datatypes import DTYPES
 from logitd.wire.oip.entries import SharedPlace
 from logitd.wire.oip.request import InferRequest
 from logitd_kernels.hot import PlainRows
 
 _ONLY = {"LOGITS"}
-# Each with a dtype of numpy that is aligned where it is.
-_DTYPES: dict[str, tuple[torch.dtype, type[np.generic]]] = {
-    "FP32": (torch.float32, np.float32),
-    "FP16": (torch.float16, np.float16),
-    "BF16": (torch.bfloat16, np.uint16),
-    "FP64": (torch.float64, np.float64),
-}
 
 
 def quick_job(
@@ -37,13 +30,13 @@ def quick_job(
     if request.inputs.keys() != _ONLY or model.preset:
         return None
     one = request.inputs["LOGITS"]
-    if one.datatype not in _DTYPES or len(one.shape) != 2:
+    dtype = FLOATS.get(DTYPES[one.datatype])
+    if dtype is None or len(one.shape) != 2 or not fits(*one.shape, settings):
         return None
-    values = plain_values(request.parameters) if fits(*one.shape, settings) else None
+    values = plain_values(request.parameters)
     if values is None:
         return None
-    dtype, aligned = _DTYPES[one.datatype]
     data = one.tensor(read).data
-    if data.readonly or not np.frombuffer(data, aligned).flags.aligned:
+    if not np.frombuffer(data, f"u{dtype.itemsize}").flags.aligned:
         return None
     return plain_job(PlainRows(data, 0, dtype, *one.shape), values)
