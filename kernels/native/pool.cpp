@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <numeric>
 
@@ -25,6 +26,13 @@ void* Scratch::take(int slot, size_t bytes) {
         sizes_[slot] = rounded;
     }
     return regions_[slot];
+}
+
+void* Scratch::zeroed(int slot, size_t bytes) {
+    const size_t before = sizes_[slot];
+    void* region = take(slot, bytes);
+    if (sizes_[slot] != before) std::memset(region, 0, sizes_[slot]);
+    return region;
 }
 
 size_t Scratch::held() const { return std::accumulate(sizes_, sizes_ + slots, size_t{0}); }

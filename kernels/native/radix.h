@@ -144,11 +144,12 @@ private:
                 size += codes_[i] == digit;
             }
         }
+        const int64_t plain = size;
         for (int64_t i = 0; i < row_.edits; i++) {
             members[size] = int32_t(row_.edited[i].id);
             size += top_digit(row_.edited[i].logit) == digit;
         }
-        if (row_.edits > 0) std::sort(members, members + size, [](int32_t a, int32_t b) { return a < b; });
+        std::inplace_merge(members, members + plain, members + size);
         return size;
     }
 

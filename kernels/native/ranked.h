@@ -108,11 +108,10 @@ private:
     }
 
     void add_edited() {
-        for (int64_t i = 0; i < row_.edits; i++) {
-            const Prefix one = row_.alone(row_.edited[i].logit);
-            totals_.mass += one.mass;
-            totals_.energy += one.energy;
-        }
+        if (row_.edits == 0) return;
+        const Totals more = row_.edited_totals();
+        totals_.mass += more.mass;
+        totals_.energy += more.energy;
     }
 
     // Every token with a logit of at least `floor`, summed over the whole row.

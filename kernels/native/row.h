@@ -9,6 +9,11 @@ namespace logitd {
 enum class Dtype : int { f32 = 0, f16 = 1, bf16 = 2, f64 = 3 };
 enum class Status : int32_t { ok = 0, nan = 1, posinf = 2, all_masked = 3 };
 
+struct History {
+    const int32_t* ids;  // -1 is none
+    int64_t count;
+};
+
 // A row to sample. Edits: ids ascend; the bias is added in float64, -inf forbids. `mask` may be null: all allowed.
 struct Row {
     const void* logits;
@@ -25,6 +30,9 @@ struct Row {
     bool ties_all;
     double top_p;  // 1 is off
     double uniform;
+    History prompt, output;
+    double repetition, frequency, presence;
+    uint8_t repeated, counted, present;  // which ids each of these counts: 1 the prompt's, 2 the output's
 };
 
 struct Answer {
@@ -38,8 +46,17 @@ struct Answer {
     double kept_mass;
 };
 
+// A row at one temperature T, with d = (x - M)/T and averages under softmax(x/T).
+struct Thermo {
+    double mass;      // sum of e^d
+    double gap;       // mean of M - x
+    double entropy;   // nats, from a sum of its own
+    double variance;  // of d
+};
+
 // Memory of one thread, grown to the longest row it has seen and kept: 4 bytes a token for members of a histogram digit, 2
-// for its first digit, an eighth of one for a mask, some for each block's maximum and each edit, and tables of fixed size.
+// for its first digit, an eighth of one for a mask, some for each block's maximum, each edit and each token of a history (and
+// then 4 bytes a token to count them), and tables of fixed size.
 class Scratch {
 public:
     Scratch() = default;
@@ -48,10 +65,12 @@ public:
     ~Scratch();
     // Returns at least `bytes` of 64-byte aligned memory; one region for each `slot`, contents undefined.
     void* take(int slot, size_t bytes);
+    // The same, all zeros, as whoever takes it leaves it.
+    void* zeroed(int slot, size_t bytes);
     size_t held() const;  // bytes
 
 private:
-    static constexpr int slots = 9;
+    static constexpr int slots = 11;
     void* regions_[slots] = {};
     size_t sizes_[slots] = {};
 };
@@ -63,6 +82,8 @@ struct Kernels {
     // Softmax (or its logarithm) at a temperature > 0 into out [vocab]; float64 rows write double, others float.
     // values may be null. Fills status, place, entropy, and log Z as logprob.
     void (*softmax)(const Row&, bool logarithm, void* values, Scratch&, Answer&);
+    // The Boltzmann view at row.temperature > 0 of a row whose largest logit, finite, is `max`; see thermo.h.
+    void (*thermo)(const Row&, double max, Thermo&);
     // Block maxima and one sum of exponentials: the least any sampler must do.
     double (*floor_pass)(const float*, int64_t);
     const struct Attention* attention;  // attention, see attention.h

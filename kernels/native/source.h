@@ -23,15 +23,32 @@ struct Source {
     int64_t blocks() const { return (vocab + block - 1) / block; }
     Real raw(int64_t i) const { return scalar(logits[i * stride]); }
     bool allowed(int64_t i) const { return !mask || (mask[i >> 5] >> (i & 31) & 1); }
-    // Whether a block can be loaded into registers as it lies.
-    bool direct(int64_t b) const { return stride == 1 && !mask && (b + 1) * block <= vocab; }
+    // Whether a block lies as registers load it, and whether nothing of it is hidden besides.
+    bool whole(int64_t b) const { return stride == 1 && (b + 1) * block <= vocab; }
+    bool direct(int64_t b) const { return whole(b) && (!mask || open(b)); }
     const T* at(int64_t b) const { return logits + b * block; }
+    // Which of the logits from the i-th of a whole block on are allowed, the first in the lowest bit.
+    uint32_t bits(int64_t b, int i) const { return mask[b * (block / 32) + (i >> 5)] >> (i & 31); }
+
+    bool open(int64_t b) const {
+        uint32_t all = ~0u;
+        for (int i = 0; i < block; i += 32) all &= bits(b, i);
+        return all == ~0u;
+    }
+
+    int64_t hidden() const {
+        int64_t count = 0;
+        if (!mask) return count;
+        for (int64_t i = 0; i < vocab / 32; i++) count += __builtin_popcount(~mask[i]);
+        for (int64_t i = vocab / 32 * 32; i < vocab; i++) count += !allowed(i);
+        return count;
+    }
 
     // Writes a block's logits as sent, -inf beyond the row's end.
     void fill(int64_t b, Real* out) const {
         const int64_t begin = b * block, count = std::min<int64_t>(block, vocab - begin);
-        if (count == block && stride == 1) {
-            whole(at(b), out);
+        if (whole(b)) {
+            copy(at(b), out);
             return;
         }
         for (int64_t i = 0; i < count; i++) out[i] = raw(begin + i);
@@ -51,13 +68,22 @@ struct Source {
         if constexpr (std::is_same_v<T, Real>) {
             if (direct(b)) return at(b);
         }
+        if constexpr (!std::is_same_v<T, double>) {
+            if (mask && whole(b)) {
+                for (int i = 0; i < block; i += width) {
+                    const F x = only(load(at(b) + i), bits(b, i), splat(nothing));
+                    std::memcpy(buffer + i, &x, sizeof x);
+                }
+                return buffer;
+            }
+        }
         fill(b, buffer);
         hide(b, buffer);
         return buffer;
     }
 
 private:
-    static void whole(const T* from, Real* out) {
+    static void copy(const T* from, Real* out) {
         if constexpr (std::is_same_v<T, Real>) {
             std::memcpy(out, from, block * sizeof(Real));
         } else {
@@ -74,7 +100,7 @@ template <typename Real>
 struct Overview {
     Real* maxima;  // of each block
     Real largest;
-    Real smallest;   // -inf where the row has a masked logit
+    Real smallest;   // of those not hidden, -inf where one of them is masked
     int64_t finite;
     bool bad;  // a NaN or +inf, in the row as sent
 };
@@ -86,13 +112,16 @@ inline bool any_bad(const Real* values) {
     return bad;
 }
 
-// A block that had to be written out first, `count` of it the row's.
-template <typename Real>
-inline void summarise(const Real* values, int64_t b, int64_t count, Overview<Real>& found) {
-    Real largest = -std::numeric_limits<Real>::infinity(), smallest = -largest;
+// A block that had to be written out first.
+template <typename T>
+inline void summarise(const Source<T>& source, const typename Source<T>::Real* values, int64_t b,
+                      Overview<typename Source<T>::Real>& found) {
+    typename Source<T>::Real largest = Source<T>::nothing, smallest = -largest;
+    const int64_t begin = b * block, count = std::min<int64_t>(block, source.vocab - begin);
     for (int64_t i = 0; i < count; i++) {
-        largest = values[i] > largest ? values[i] : largest;
-        smallest = values[i] < smallest ? values[i] : smallest;
+        const bool allowed = source.allowed(begin + i);
+        largest = allowed && values[i] > largest ? values[i] : largest;
+        smallest = allowed && values[i] < smallest ? values[i] : smallest;
     }
     found.maxima[b] = largest;
     found.largest = largest > found.largest ? largest : found.largest;
@@ -111,6 +140,25 @@ inline float summarise_direct(const T* p, Flags& bad, F& smallest) {
             found |= not_below(x, infinity);
             largest[j] = larger(x, largest[j]);
             least[j] = smaller(x, least[j]);
+        }
+    bad = found;
+    smallest = smaller(least[0], least[1]);
+    return largest_of(larger(largest[0], largest[1]));
+}
+
+// A whole block of which something is hidden.
+template <typename T>
+inline float summarise_masked(const Source<T>& source, int64_t b, Flags& bad, F& smallest) {
+    const F infinity = splat(std::numeric_limits<float>::infinity());
+    F largest[2] = {-infinity, -infinity}, least[2] = {smallest, smallest};
+    Flags found = bad;
+    for (int i = 0; i < block; i += 2 * width)
+        for (int j = 0; j < 2; j++) {
+            const F x = load(source.at(b) + i + j * width);
+            const uint32_t bits = source.bits(b, i + j * width);
+            found |= not_below(x, infinity);
+            largest[j] = larger(only(x, bits, -infinity), largest[j]);
+            least[j] = smaller(only(x, bits, infinity), least[j]);
         }
     bad = found;
     smallest = smaller(least[0], least[1]);
@@ -139,27 +187,37 @@ inline Overview<typename Source<T>::Real> overview(const Source<T>& source, type
     Real buffer[block];
     for (int64_t b = 0; b < source.blocks(); b++) {
         if constexpr (!std::is_same_v<T, double>) {
-            if (source.direct(b)) {
-                maxima[b] = summarise_direct(source.at(b), bad, smallest);
+            if (source.whole(b)) {
+                maxima[b] = source.direct(b) ? summarise_direct(source.at(b), bad, smallest)
+                                             : summarise_masked(source, b, bad, smallest);
                 found.largest = maxima[b] > found.largest ? maxima[b] : found.largest;
                 continue;
             }
         }
-        const int64_t count = std::min<int64_t>(block, source.vocab - b * block);
         source.fill(b, buffer);
         found.bad |= any_bad(buffer);
-        source.hide(b, buffer);
-        summarise(buffer, b, count, found);
+        summarise(source, buffer, b, found);
     }
     found.bad |= any(bad);
     if constexpr (!std::is_same_v<T, double>) found.smallest = std::min(found.smallest, smallest_of(smallest));
-    found.finite = found.smallest > Source<T>::nothing ? source.vocab : found.bad ? 0 : count_finite(source);
+    const bool all = found.smallest > Source<T>::nothing;
+    found.finite = all ? source.vocab - source.hidden() : found.bad ? 0 : count_finite(source);
     return found;
 }
 
 // 1/T, finite however small T is; (x - M)/T is taken as (x - M) · (1/T) everywhere, so a token has one mass.
 inline double scale_of(double temperature) {
     return std::min(1.0 / temperature, std::numeric_limits<double>::max());
+}
+
+// e^d for a block.
+inline void exponentials(const double* deltas, double* masses) {
+    for (int i = 0; i < block; i += wide) {
+        D d;
+        std::memcpy(&d, deltas + i, sizeof d);
+        const D mass = exp(d);
+        std::memcpy(masses + i, &mass, sizeof mass);
+    }
 }
 
 // Calls use(b, logits, deltas, masses) for each block with (x - M)/T and its exponential in float64.
@@ -170,12 +228,7 @@ inline void sweep64(const Source<T>& source, double max, double scale, Use use) 
     for (int64_t b = 0; b < source.blocks(); b++) {
         const auto* logits = source.read(b, buffer);
         for (int i = 0; i < block; i++) deltas[i] = (double(logits[i]) - max) * scale;
-        for (int i = 0; i < block; i += wide) {
-            D d;
-            std::memcpy(&d, deltas + i, sizeof d);
-            const D mass = exp(d);
-            std::memcpy(masses + i, &mass, sizeof mass);
-        }
+        exponentials(deltas, masses);
         use(b, logits, deltas, masses);
     }
 }
@@ -216,11 +269,11 @@ inline Totals totals64(const Source<T>& source, double max, double scale) {
     return sums.totals();
 }
 
-template <typename P>
-inline void accumulate(const P* p, F max, F scale, F (&mass)[registers], F (&energy)[registers]) {
+template <typename Load>
+inline void accumulate(Load logits, F max, F scale, F (&mass)[registers], F (&energy)[registers]) {
     for (int g = 0; g < block; g += logical)
         for (int r = 0; r < registers; r++) {
-            F t = (load(p + g + r * width) - max) * scale;
+            F t = (logits(g + r * width) - max) * scale;
             const F e = exp2(t);
             mass[r] = mass[r] + e;
             energy[r] = fma(t, e, energy[r]);
@@ -238,9 +291,14 @@ inline Totals totals32(const Source<T>& source, double max, double scale, double
         const int64_t end = std::min<int64_t>(b + fold / block, source.blocks());
         for (; b < end; b++) {
             if (source.direct(b)) {
-                accumulate(source.at(b), m, by, masses, energies);
+                const T* p = source.at(b);
+                accumulate([p](int i) { return load(p + i); }, m, by, masses, energies);
+            } else if (source.whole(b)) {
+                const auto shown = [&](int i) { return only(load(source.at(b) + i), source.bits(b, i), splat(source.nothing)); };
+                accumulate(shown, m, by, masses, energies);
             } else {
-                accumulate(source.read(b, buffer), m, by, masses, energies);
+                const float* p = source.read(b, buffer);
+                accumulate([p](int i) { return load(p + i); }, m, by, masses, energies);
             }
         }
         mass.fold(masses);

@@ -64,6 +64,19 @@ struct Tokens {
         return {1, mass, -mass * std::max(d, -1e6)};
     }
 
+    // Mass and energy of all edited tokens.
+    Totals edited_totals() const {
+        BlockSums sums;
+        alignas(64) double deltas[block], masses[block];
+        for (int64_t begin = 0; begin < edits; begin += block) {
+            for (int i = 0; i < block; i++)
+                deltas[i] = begin + i < edits ? delta(edited[begin + i].logit) : -std::numeric_limits<double>::infinity();
+            exponentials(deltas, masses);
+            sums.add(deltas, masses);
+        }
+        return sums.totals();
+    }
+
     double logit_of(int64_t id) const {
         if (edits > 0 && !source.allowed(id)) {
             int64_t low = 0, high = edits - 1;

@@ -8,6 +8,7 @@ Usage:
 """
 
 from logitd.client import (
+    AnalyzeResult,
     AsyncClient,
     AsyncSession,
     AttentionResult,
@@ -19,13 +20,16 @@ from logitd.client import (
     Recommendation,
     Row,
     RowError,
+    RowWarning,
     SampleResult,
+    ScoreResult,
     Session,
     SoftmaxResult,
     TopLogprob,
     TraceStep,
     Trial,
     TrialHead,
+    VerifyResult,
 )
 from logitd.errors import (
     ApiError,
@@ -44,6 +48,7 @@ from logitd.errors import (
 from logitd.version import __version__
 
 __all__ = [
+    "AnalyzeResult",
     "ApiError",
     "AsyncClient",
     "AsyncSession",
@@ -63,7 +68,9 @@ __all__ = [
     "Row",
     "RowError",
     "RowFailed",
+    "RowWarning",
     "SampleResult",
+    "ScoreResult",
     "ServerFault",
     "Session",
     "SessionGone",
@@ -74,5 +81,6 @@ __all__ = [
     "Trial",
     "TrialHead",
     "UnexpectedAnswer",
+    "VerifyResult",
     "__version__",
 ]

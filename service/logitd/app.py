@@ -12,7 +12,22 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from logitd.access import Access, keys_of
 from logitd.admission import Admission
-from logitd.api import attention, compare, health, plan, problems, sample, session_steps, sessions, softmax, v2
+from logitd.api import (
+    analyze,
+    attention,
+    compare,
+    health,
+    openapi,
+    plan,
+    problems,
+    sample,
+    score,
+    session_steps,
+    sessions,
+    softmax,
+    v2,
+    verify,
+)
 from logitd.api.direct import Direct
 from logitd.api.v2.catalogue import MODELS
 from logitd.api.v2.models import VERSION
@@ -55,11 +70,12 @@ def create_app(settings: Settings | None = None, tracing: "Tracing | None" = Non
     tracing = tracing or _tracing(settings)
     app = FastAPI(title="logitd", summary=_SUMMARY, version=__version__, lifespan=_lifespan, redoc_url=None)
     app.router.redirect_slashes = False  # to wherever the Host header says
-    rooms = (sample, softmax, attention, compare, plan, sessions, session_steps, health)
+    rooms = (sample, verify, softmax, score, analyze, attention, compare, plan, sessions, session_steps, health)
     routers = (*(room.router for room in rooms), health.probes, *v2.ROUTERS)
     for router in routers:
         app.include_router(router)
     problems.install(app)
+    openapi.install(app)
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)

@@ -95,12 +95,16 @@ class Settings(BaseSettings):
     max_vocab_size: Positive = Field(1 << 22, description="Largest vocabulary of a row.")
     max_n: Positive = Field(1024, description="Most draws from one row (parameter n).")
     max_draws: Positive = Field(
-        262_144, description="Most draws in one request, rows × n; and most top log-probabilities, rows × logprobs."
+        262_144,
+        description="Most draws in one request, rows × n; and most top log-probabilities, rows × logprobs; and most "
+        "temperatures, rows × temperatures.",
     )
     max_logprobs: Positive = Field(1024, description="Most top log-probabilities a row (field logprobs).")
     max_edits: Positive = Field(
-        1 << 20, description="Most ids in banned_ids, allowed_ids and logit_bias (times its rows) of one request."
+        1 << 20,
+        description="Most ids in the lists of a request's parameters; logit_bias and bad_words count for each row.",
     )
+    max_history_ids: Positive = Field(1 << 22, description="Most ids in prompt_ids, and in output_ids, of one request.")
     attention_threads: Positive = Field(1, le=1024, description="Attention requests computed at the same time.")
     attention_queue: Positive = Field(
         8, description="Most attention requests in the house, waiting or computing; more are told to come back (503)."

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from logitd.plain_work import LIGHT_LOGITS
-from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, sample, softmax
+from logitd_kernels import DenseRows, HeadRows, RowFault, RowResult, sample
 from logitd_kernels.backends import Backend
 from logitd_kernels.errors import KernelError, ParameterError
 from logitd_kernels.sampling.hot import is_hot
+from logitd_kernels.sampling.order import DEFAULT, Order
 from logitd_kernels.sampling.transform import Values
 
 Outcome = Sequence[Any] | Exception
@@ -60,21 +61,22 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class SampleWork:
-    """Dense rows to sample. `logprobs`, `logprobs_mode` and `trace` as in `logitd_kernels.sample`."""
+    """Dense rows to sample. `logprobs`, `logprobs_mode`, `trace` and `order` as in `logitd_kernels.sample`."""
 
     dense: DenseRows
     values: Sequence[Values]
     logprobs: int = 0
     logprobs_mode: str = "raw"
     trace: bool = False
+    order: Order = DEFAULT
     first: int = 0  # the place of the first row in its request
     op: ClassVar[str] = "sample"
 
     @property
     def key(self) -> Hashable:
         """The operation, V and dtype, and what else is asked for."""
-        logits = self.dense.logits
-        return (logits.shape[1], logits.dtype, self.dense.mask is None, self.logprobs, self.logprobs_mode, self.trace)
+        logits, asked = self.dense.logits, (self.logprobs, self.logprobs_mode, self.trace, id(self.order))
+        return (logits.shape[1], logits.dtype, self.dense.mask is None, *asked)
 
     @property
     def rows(self) -> int:
@@ -90,9 +92,9 @@ class SampleWork:
         """Return the work of some rows; they know their places."""
         if (start, stop) == (0, self.rows):
             return self
-        mask = None if self.dense.mask is None else self.dense.mask[start:stop]
-        rows = DenseRows(self.dense.logits[start:stop], mask)
-        return replace(self, dense=rows, values=self.values[start:stop], first=self.first + start)
+        return replace(
+            self, dense=self.dense.part(start, stop), values=self.values[start:stop], first=self.first + start
+        )
 
     def compute(self, backend: Backend) -> list[RowResult | RowFault]:
         """Sample every row.
@@ -110,12 +112,13 @@ class SampleWork:
     def is_light(self) -> bool:
         """Whether it is a row or two of the hot chain."""
         few = self.rows * self.dense.vocab_size <= LIGHT_LOGITS
-        return few and not self.logprobs and not self.trace and all(map(is_hot, self.values))
+        return few and not self.logprobs and not self.trace and all(is_hot(one, self.order) for one in self.values)
 
     @property
     def is_small(self) -> bool:
         """Whether its rows are copied beside those of others sooner than they are computed alone."""
-        return self.rows * self.row_bytes <= _STACKED_BYTES
+        beside = (self.dense.prompt_ids, self.dense.output_ids, self.dense.guidance_logits)
+        return self.rows * self.row_bytes <= _STACKED_BYTES and all(one is None for one in beside)
 
 
 def compute_together(works: Sequence[SampleWork], backend: Backend) -> list[list[RowResult | RowFault]]:
@@ -137,6 +140,7 @@ class HeadWork:
     logprobs: int = 0
     logprobs_mode: str = "raw"
     trace: bool = False
+    order: Order = DEFAULT
     key: Hashable = None
     rows: int = 1
     op: ClassVar[str] = "sample_head"
@@ -150,7 +154,7 @@ class HeadWork:
     def is_light(self) -> bool:
         """Whether it is a few heads of the hot chain."""
         few = self.heads.logits.numel() <= _LIGHT_HEADS
-        return few and not self.logprobs and all(map(is_hot, self.values))
+        return few and not self.logprobs and all(is_hot(one, self.order) for one in self.values)
 
     def part(self, start: int, stop: int) -> "HeadWork":
         """Return all of it."""
@@ -164,37 +168,6 @@ class HeadWork:
         """Return the answers, which are one."""
         rows: Sequence[RowResult | RowFault] = answers[0]
         return rows
-
-
-@dataclass(frozen=True)
-class SoftmaxWork:
-    """Distributions, in one go."""
-
-    dense: DenseRows
-    temperatures: list[float]
-    kind: str
-    key: Hashable = None
-    rows: int = 1
-    op: ClassVar[str] = "softmax"
-    values: ClassVar[Sequence[Values]] = ()
-    is_light: bool = False
-
-    @property
-    def row_bytes(self) -> int:
-        """Of all of them."""
-        return self.dense.logits.nbytes
-
-    def part(self, start: int, stop: int) -> "SoftmaxWork":
-        """Return all of it."""
-        return self
-
-    def compute(self, backend: Backend) -> list[Any]:
-        """Compute them; they are one answer."""
-        return [softmax(self.dense, self.temperatures, self.kind, backend)]
-
-    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
-        """Return nothing."""
-        return ()
 
 
 def _sampled(
@@ -212,6 +185,7 @@ def _sampled(
             logprobs=asked.logprobs,
             logprobs_mode=asked.logprobs_mode,
             trace=asked.trace,
+            order=asked.order,
         )
     except ParameterError as error:
         raise ParameterError(error.field, error.message, None if error.row is None else places[error.row]) from None

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 from docs_blocks import PAGES, ROOT, blocks
-from wire import sampled
+from wire import post, sampled
 
 from logitd import Client
 from logitd.client.sessions import Session
@@ -62,6 +62,15 @@ def test_the_replay_page_replays(service_url, replay_page):
     for place, row in enumerate(sampled(service_url, logits.tolist(), params)):
         wide = logits[place].astype(np.float64)
         assert names["replay"](wide, 0.8, row["kept"], row["seed"], row["stream"], row["step"]) == row["token"]
+    body = {
+        "logits": logits[:1].astype(float).tolist(),
+        "kind": "gumbel_softmax",
+        "temperature": 0.8,
+        "seed": 9,
+        "stream": 2,
+    }
+    [row] = post(service_url, "/v1/softmax", body).json()["rows"]
+    assert names["replay_gumbel_softmax"](logits[0], 0.8, 9, 2).tolist() == pytest.approx(row["values"], rel=1e-9)
 
 
 def test_local_links_lead_somewhere():

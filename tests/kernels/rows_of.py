@@ -107,20 +107,22 @@ def uniforms(values):
     return mock.patch("logitd_kernels.sampling.draw.uniform", lambda seed, stream, step, draw: values[draw])
 
 
-def ask(row, params=None, backend="torch", mask=None, **options):
-    """Answer one row [V]."""
+def ask(row, params=None, backend="torch", mask=None, prompt=None, output=None, guide=None, **options):
+    """Answer one row [V]; `prompt` and `output` are lists of token ids, `guide` is a row [V]."""
     row = row if isinstance(row, torch.Tensor) else torch.tensor(row, dtype=torch.float64)
-    rows = K.DenseRows(row[None], mask)
+    prompt, output = (None if ids is None else torch.tensor([ids], dtype=torch.int32) for ids in (prompt, output))
+    guide = None if guide is None else torch.as_tensor(guide, dtype=row.dtype)[None]
+    rows = K.DenseRows(row[None], mask, prompt, output, guide)
     return K.sample(rows, K.check({"seed": 1, **(params or {})}), backend=BACKENDS[backend], **options)[0]
 
 
-def draw_at(row, us, params=None, backend="torch", mask=None):
+def draw_at(row, us, params=None, backend="torch", mask=None, **options):
     """Answer one row [V] with one draw for each uniform in `us`."""
     with uniforms(us):
-        return ask(row, {**(params or {}), "n": len(us)}, backend, mask)
+        return ask(row, {**(params or {}), "n": len(us)}, backend, mask, **options)
 
 
-def distribution(row, params=None, backend="torch", mask=None) -> dict[int, float]:
+def distribution(row, params=None, backend="torch", mask=None, **options) -> dict[int, float]:
     """Return {token: probability} of every token above 1e-9 that a row can draw, in the order of its quantiles.
 
     Walks the inverse CDF: each draw tells the token and its probability, so the next uniform lies just past its end.
@@ -128,12 +130,18 @@ def distribution(row, params=None, backend="torch", mask=None) -> dict[int, floa
     found: dict[int, float] = {}
     end = 0.0
     while end < 1 - 1e-9:
-        answer = draw_at(row, [end + 1e-10], params, backend, mask)
+        answer = draw_at(row, [end + 1e-10], params, backend, mask, **options)
         token = answer.tokens[0]
         assert token not in found, f"token {token} has two places in the order"
         found[token] = math.exp(answer.logprobs[0])
         end += found[token]
     return found
+
+
+def left_of(probabilities, params=None, backend="torch", **options) -> list[float]:
+    """Return what a distribution [V] becomes, by token id, 0 for what cannot be drawn."""
+    found = distribution(logs(probabilities), params, backend, **options)
+    return [found.get(token, 0.0) for token in range(len(probabilities))]
 
 
 def bitmask(allowed, vocab_size: int) -> torch.Tensor:

@@ -8,7 +8,7 @@ from rows_of import BACKENDS, INF, threads
 
 import logitd_kernels as K
 from logitd_kernels.errors import DtypeError, KernelError, ParameterError, ShapeError
-from logitd_kernels.sampling.parameters import Bias, Choice, Flag, Number, Seed, TokenIds
+from logitd_kernels.sampling.parameters import Bias, Choice, Flag, Number, Optional, Seed, TokenIds, TokenSequences
 
 both = pytest.mark.parametrize("backend", BACKENDS)
 NAN = math.nan
@@ -89,6 +89,19 @@ BAD_IDS = {
     "of -10**5000": [-HUGER],
     "of a good and a bad id": [1, -1],
 }
+BAD_SEQUENCES = {name: one for name, one in BAD_IDS.items() if not name.startswith("of")} | {
+    "ids, not lists of them": [1, 2],
+    "an empty list": [[1], []],
+    "of null": [None],
+    "of a string": ["12"],
+    "of bytes": [b"12"],
+    "of a set": [{1}],
+    "deeper": [[[1]]],
+    "of -1": [[1, -1]],
+    "of true": [[True]],
+    "of a float": [[1.0]],
+    "of -10**5000": [[-HUGER]],
+}
 BAD_BIASES = {
     "a list": [1],
     "a string": "1",
@@ -125,10 +138,12 @@ BAD_WORDS = {"null": None, "''": "", "capitals": "EXACT", "a number": 1, "true":
 BAD_FLAGS = {"null": None, "0": 0, "1": 1, "a string": "true", "nan": NAN} | ANYTHING
 BAD = {
     Number: bad_numbers,
+    Optional: lambda one: ((what, value) for what, value in bad_numbers(one.number) if value is not None),
     Choice: lambda _: BAD_WORDS.items(),
     Flag: lambda _: BAD_FLAGS.items(),
     Seed: lambda _: (BAD_SEEDS | ANYTHING).items(),
     TokenIds: lambda _: BAD_IDS.items(),
+    TokenSequences: lambda _: BAD_SEQUENCES.items(),
     Bias: lambda _: BAD_BIASES.items(),
 }
 REFUSED = [
@@ -180,8 +195,9 @@ def test_a_refusal_names_the_exact_bound(name):
     bound = K.PARAMETERS[name].le
     with pytest.raises(ParameterError) as caught:
         K.check({name: int(bound) + 1})
-    assert f" {int(bound)}]" in str(caught.value)
-    assert f" {int(bound)}]" in K.PARAMETERS[name].bounds
+    exact = int(bound) if bound == int(bound) else bound
+    assert f" {exact}]" in str(caught.value)
+    assert f" {exact}]" in K.PARAMETERS[name].bounds
 
 
 @pytest.mark.parametrize(
@@ -204,6 +220,14 @@ def test_a_refusal_names_the_exact_bound(name):
         ("logit_bias", {"3": 1, 4: -2.5, "0": None, "7": "-inf", 8: -INF}, {3: 1, 4: -2.5, 0: -INF, 7: -INF, 8: -INF}),
         ("logit_bias", {1: 9.9e299, 2: -9.9e299}, {1: 9.9e299, 2: -9.9e299}),
         ("logit_bias", None, None),
+        ("bad_words", [[3], (1, 3)], ((3,), (1, 3))),
+        ("bad_words", [], ()),
+        ("bad_words", None, None),
+        ("mirostat_mu", None, None),
+        ("mirostat_mu", -3, -3.0),
+        ("adaptive_target", None, None),
+        ("adaptive_target", 0, 0.0),
+        ("repetition_scope", "output", "output"),
     ],
 )
 def test_other_values_are_taken(name, value, taken):

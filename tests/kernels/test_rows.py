@@ -202,7 +202,7 @@ def test_softmax_refuses_a_temperature_that_has_no_log_z(temperature):
     assert (caught.value.field, caught.value.row) == ("temperature", 1)
 
 
-@pytest.mark.parametrize("kind", ["", "Softmax", "sparsemax", None])
+@pytest.mark.parametrize("kind", ["", "Softmax", "softmin", None])
 def test_softmax_refuses_an_unknown_kind(kind):
     with pytest.raises(ParameterError, match="log_softmax") as caught:
         K.softmax(K.DenseRows(torch.zeros(3, 5)), [1.0] * 3, kind)

@@ -40,6 +40,25 @@ def test_softmax_at_a_temperature_for_each_row(client, service_url):
     assert result.as_numpy("PROBABILITIES").tobytes() == expected["values"].tobytes()
 
 
+@pytest.mark.parametrize("kind", ["sparsemax", "entmax15"])
+def test_sparse_maps_are_those_of_v1(client, service_url, kind):
+    expected, _ = by_v1(service_url, "/v1/softmax", {"logits": ROWS}, {"kind": kind})
+    result = ask(client, "softmax", {"LOGITS": ROWS}, SOFTMAX, kind=kind)
+    assert result.as_numpy("PROBABILITIES").tobytes() == expected["values"].tobytes()
+    assert np.isnan(result.as_numpy("LOG_Z")).all()
+
+
+def test_noise_is_replayed_by_the_seed_that_is_told(client, service_url):
+    drawn = ask(client, "softmax", {"LOGITS": ROWS}, kind="gumbel_softmax", step=3)
+    seeds = drawn.as_numpy("SEED")
+    assert (seeds.shape, seeds.dtype) == ((len(ROWS), 1), np.uint64)
+    request = {"kind": "gumbel_softmax", "seed": seeds[:, 0].tolist(), "step": 3}
+    expected, _ = by_v1(service_url, "/v1/softmax", {"logits": ROWS}, request)
+    assert drawn.as_numpy("PROBABILITIES").tobytes() == expected["values"].tobytes()
+    again = ask(client, "softmax", {"LOGITS": ROWS, "SEED": seeds}, kind="gumbel_softmax", step=3)
+    assert again.as_numpy("PROBABILITIES").tobytes() == drawn.as_numpy("PROBABILITIES").tobytes()
+
+
 def test_masked_tokens_as_json_are_the_smallest_number(client):
     rows = np.array([[0, -np.inf, 0], [np.nan, 0, 0]], np.float32)
     result = ask(client, "softmax", {"LOGITS": rows}, SOFTMAX, False, kind="log_softmax")

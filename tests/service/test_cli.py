@@ -107,7 +107,7 @@ def test_a_log_probability_beyond_float32_is_null_in_json(run, npy):
 
 def test_top_and_trace_follow_the_table(run, npy):
     status, out, _ = run("sample", npy(LOGITS), *SEEDED, "--logprobs", 2, "--trace", "--n", 2)
-    table, tops, traces = (part.splitlines() for part in out.split("\n\n"))
+    table, tops, traces, notes = (part.splitlines() for part in out.split("\n\n"))
     assert status == 0
     assert table[0].endswith("logprob raw")
     assert table[1].split()[1].count(",") == 1
@@ -116,6 +116,7 @@ def test_top_and_trace_follow_the_table(run, npy):
     assert [line.split()[:2] for line in traces[1:]] == [
         [str(i), name] for i in range(3) for name in ("temperature", "top_p")
     ]
+    assert [line.split(":")[0] for line in notes] == [f"row {i}" for i in range(3) for _ in range(2)]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ def test_batches_are_counted_by_operation_and_release(serve):
         ("sample_head", "inline"): 1,
         ("softmax", "idle"): 1,
     }
-    assert by_label(seen, "logitd_batch_rows_sum") == {"sample": 2, "sample_head": 1, "softmax": 1}
+    rows = {op: n for op, n in by_label(seen, "logitd_batch_rows_sum").items() if n}
+    assert rows == {"sample": 2, "sample_head": 1, "softmax": 2}
     assert seen["logitd_batch_fill_ratio_count",] == 2
 
 

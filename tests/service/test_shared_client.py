@@ -198,7 +198,7 @@ def test_no_memory_to_share(shared, monkeypatch):
         {"params": [{"seed": 1}, {"seed": None}, {}, {"seed": 2}]},
         {"params": [{"banned_ids": [row]} for row in range(4)]},
         {"params": [{"seed": 1}] * 3},
-        {"mask": MASK.astype(np.int64)},
+        {"beside": {"mask": MASK.astype(np.int64)}},
     ],
     ids=str,
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from logitd_kernels.rows import Edits
+from logitd_kernels.edits import Edits
 from logitd_kernels.sampling.parameters import TokenIds
 from logitd_kernels.sampling.transform import Edit, Values
 

@@ -1,6 +1,6 @@
 """Banned ids: tokens that must not be drawn."""
 
-from logitd_kernels.rows import Edits
+from logitd_kernels.edits import Edits
 from logitd_kernels.sampling.parameters import TokenIds
 from logitd_kernels.sampling.transform import Edit, Values
 

@@ -2,23 +2,53 @@
 
 import secrets
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from logitd_kernels.edits import Edits
 from logitd_kernels.errors import BadRow
-from logitd_kernels.hot import ALL_MASKED, HOT, NAN, OK, Hot, hot_batch
-from logitd_kernels.rows import DenseRows, Edits
-from logitd_kernels.sampling.registry import TRANSFORMS
+from logitd_kernels.hot import ALL_MASKED, HOT, NAN, OK, PENALTIES, Hot, hot_batch
+from logitd_kernels.rows import DenseRows
+from logitd_kernels.sampling.order import DEFAULT, Order
 from logitd_kernels.sampling.result import RowFault, RowResult
-from logitd_kernels.sampling.transform import Values
+from logitd_kernels.sampling.transform import Cut, Scale, Values
 
-_COLD = [transform for transform in TRANSFORMS if transform.name not in HOT]
+_OF_HOT = [one for one in (*DEFAULT.edits, *DEFAULT.steps) if one.name in HOT]
+_OF_COLD = [one for one in (*DEFAULT.mixes, *DEFAULT.edits, *DEFAULT.steps) if one.name not in HOT]
+_cold = itemgetter(*(one.parameter.name for one in _OF_COLD if one.parameter is not None))
+_AT_REST = tuple(one.parameter.neutral for one in _OF_COLD if one.parameter is not None)
 
 
-def is_hot(values: Values) -> bool:
-    """Whether the compiled chain covers everything that these parameters make active."""
-    return values["n"] == 1 and not any(transform.active(values) for transform in _COLD)
+def is_hot(values: Values, order: Order = DEFAULT, *, counts_history: bool = False) -> bool:
+    """Whether the compiled chain covers everything that these parameters make active, in that order.
+
+    `counts_history` says whether it counts the tokens of a sequence, for the penalties.
+    """
+    if values["n"] != 1:
+        return False
+    if _cold(values) != _AT_REST:
+        cold = [one.name for one in _OF_COLD if one.asked(values)]
+        if cold and not (counts_history and order is DEFAULT and _only_penalties(cold, values)):
+            return False
+    if order is DEFAULT:
+        return True
+    own = [one.name for one in order.active(values) if isinstance(one, (Scale, Cut))]
+    return own == [one.name for one in _OF_HOT if isinstance(one, (Scale, Cut)) and one.active(values)]
+
+
+def _only_penalties(names: Sequence[str], values: Values) -> bool:
+    whole = not values["penalty_window"] and not values["penalty_exempt_ids"]
+    return whole and all(name in PENALTIES for name in names)
+
+
+def hot_rows(values: Sequence[Values], order: Order, *, counts_history: bool) -> list[int]:
+    """Return which rows the compiled chain covers; rows may share their parameters."""
+    known = {id(one): is_hot(one, order, counts_history=counts_history) for one in {id(v): v for v in values}.values()}
+    return [index for index, one in enumerate(values) if known[id(one)]]
 
 
 def sample_hot(
@@ -39,9 +69,14 @@ def sample_hot(
         seeds,
         [one.allowed for one in edited],
         [one.bias for one in edited],
+        (_history(rows.prompt_ids), _history(rows.output_ids)),
     )
     answers = zip(indices, seeds, hot(batch).tolist(), strict=True)
     return [answer_of(rows.logits, index, seed, answer) for index, seed, answer in answers]
+
+
+def _history(ids: torch.Tensor | None) -> NDArray[np.int32] | None:
+    return None if ids is None else ids.to(torch.int32).contiguous().numpy()
 
 
 def answer_of(logits: torch.Tensor, index: int, seed: int, answer: tuple[Any, ...]) -> RowResult | RowFault:

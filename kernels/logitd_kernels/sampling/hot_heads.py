@@ -23,12 +23,13 @@ from logitd_kernels.hot_heads import (
 )
 from logitd_kernels.rows import HeadRows
 from logitd_kernels.sampling import draw
+from logitd_kernels.sampling.order import DEFAULT, Order
 from logitd_kernels.sampling.registry import TRANSFORMS
 from logitd_kernels.sampling.result import RowFault, RowResult
 from logitd_kernels.sampling.transform import Values
 from logitd_kernels.select import partial
 
-_EDITING = [transform for transform in TRANSFORMS if transform.name not in BARE]
+_MORE = [transform for transform in TRANSFORMS if transform.name not in BARE]
 _LONGEST = 1 << 18  # exponentials of one head, at all its temperatures
 _MOST_TEMPERATURES = 64
 _LARGEST_VOCAB = (1 << 31) - 1
@@ -40,11 +41,13 @@ _OPEN = {
 }
 
 
-def sample_heads(heads: Heads, rows: HeadRows, values: Sequence[Values]) -> dict[int, RowResult | RowFault]:
+def sample_heads(
+    heads: Heads, rows: HeadRows, values: Sequence[Values], order: Order
+) -> dict[int, RowResult | RowFault]:
     """Run what the compiled chain covers through it, and return by index the answers that it decides."""
     temperatures = len(rows.temperatures)
     size = rows.logits.shape[1] * (temperatures + 1)
-    if rows.mask is not None or not 0 < temperatures <= _MOST_TEMPERATURES or size > _LONGEST:
+    if order is not DEFAULT or rows.mask is not None or not 0 < temperatures <= _MOST_TEMPERATURES or size > _LONGEST:
         return {}
     records, own = _records(rows, values) if rows.vocab_size <= _LARGEST_VOCAB else ([], [])
     if not records:
@@ -83,7 +86,7 @@ def _records(rows: HeadRows, values: Sequence[Values]) -> tuple[list[tuple[Any, 
 
 def _request(values: Values, places: dict[float, int], own_plane: int, vocab_size: int) -> tuple[Any, ...] | None:
     """Return the fields of HEAD_REQUEST that parameters decide, None for what the chain does not cover."""
-    if values["n"] != 1 or any(transform.active(values) for transform in _EDITING):
+    if values["n"] != 1 or any(transform.asked(values) for transform in _MORE):
         return None
     temperature = values["temperature"]
     top_k = max(0, min(values["top_k"], vocab_size))

@@ -1,6 +1,6 @@
 """Logit bias: add a constant to single logits."""
 
-from logitd_kernels.rows import Edits
+from logitd_kernels.edits import Edits
 from logitd_kernels.sampling.parameters import Bias
 from logitd_kernels.sampling.transform import Edit, Values
 

@@ -1,6 +1,6 @@
 """Grammar bitmask: only tokens whose bit is set may be drawn."""
 
-from logitd_kernels.rows import Edits
+from logitd_kernels.edits import Edits
 from logitd_kernels.sampling.transform import Edit, Values
 
 

@@ -88,6 +88,38 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Optional:
+    """A number, or None where there is none, which is neutral."""
+
+    number: Number
+    neutral: None = None
+
+    @property
+    def name(self) -> str:
+        """The request field."""
+        return self.number.name
+
+    @property
+    def doc(self) -> str:
+        """One sentence for OpenAPI and the docs."""
+        return self.number.doc
+
+    @property
+    def bounds(self) -> str:
+        """The legal interval."""
+        return f"{self.number.bounds}, or null"
+
+    def check(self, value: object) -> float | None:
+        """Return the number or None, or raise ParameterError."""
+        return None if value is None else self.number.check(value)
+
+    def schema(self) -> Json:
+        """Return the JSON schema."""
+        number = {name: one for name, one in self.number.schema().items() if name not in ("default", "description")}
+        return {"anyOf": [number, {"type": "null"}], "default": None, "description": self.doc}
+
+
+@dataclass(frozen=True)
 class Choice:
     """One of a few words."""
 
@@ -182,6 +214,39 @@ class TokenIds:
         """Return the JSON schema."""
         ids = {"type": "array", "items": {"type": "integer", "minimum": 0}}
         return {"anyOf": [ids, {"type": "null"}], "default": None, "description": self.doc}
+
+
+@dataclass(frozen=True)
+class TokenSequences:
+    """A list of sequences of token ids, none empty; None is neutral."""
+
+    name: str
+    doc: str
+    neutral: None = None
+    bounds: str = "list of non-empty lists of token ids in [0, V), or null"
+
+    def check(self, value: object) -> tuple[tuple[int, ...], ...] | None:
+        """Return the sequences, or None. Ids beyond the vocabulary are refused later, when it is known."""
+        if value is None:
+            return None
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+            raise ParameterError(self.name, f"must be a list of lists of token ids, got {told(value)}")
+        found = []
+        for place, one in enumerate(value):
+            ids = None if one is None else TokenIds(f"{self.name}[{place}]", "").check(one)
+            if not ids:
+                raise ParameterError(f"{self.name}[{place}]", f"must be a non-empty list of token ids, got {told(one)}")
+            found.append(ids)
+        return tuple(found)
+
+    def schema(self) -> Json:
+        """Return the JSON schema."""
+        one = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+        return {
+            "anyOf": [{"type": "array", "items": one}, {"type": "null"}],
+            "default": None,
+            "description": self.doc,
+        }
 
 
 @dataclass(frozen=True)

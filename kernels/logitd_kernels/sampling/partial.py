@@ -3,120 +3,123 @@
 import math
 from collections.abc import Iterable
 
+from logitd_kernels.edits import Edits
 from logitd_kernels.errors import HeadTooShort
-from logitd_kernels.head import Prefix, Token
-from logitd_kernels.rows import Edits, HeadOfRow
-from logitd_kernels.sampling.chain import Drawn, greedy, logprobs_of, point_logprobs, sample_row, temperature_of
+from logitd_kernels.head import Token
+from logitd_kernels.rows import HeadOfRow
+from logitd_kernels.sampling.chain import Drawn, draw_greedily, drawn_from, logprobs_of, point_logprobs, truncated
+from logitd_kernels.sampling.order import Order
 from logitd_kernels.sampling.result import RowLogprobs, RowResult, TopLogprob
 from logitd_kernels.sampling.transform import Values
-from logitd_kernels.select.partial import KEPT_OPEN, TOKEN_OPEN, PartialRow, ProcessedHead
+from logitd_kernels.select.partial import HEAVIEST, KEPT_OPEN, LIGHTEST, MIDDLE, STATE_OPEN, TOKEN_OPEN, PartialRow
+from logitd_kernels.select.processed import ProcessedHead
 from logitd_kernels.tail import Interval
 
 _OPEN = 1e-3  # a number the tail leaves open by more than this is not reported
-_ROUNDING = 2.0**-40  # of the dense sum this answer must agree with, whatever the backend's order of addition
 
 
-def sample_partial(head: HeadOfRow, edits: Edits, values: Values, seed: int, logprobs: int, raw: bool) -> RowResult:
+def sample_partial(
+    head: HeadOfRow, edits: Edits, values: Values, order: Order, logprobs: int, raw: bool
+) -> tuple[RowResult, Drawn]:
     """Answer one row of a head form.
 
     Args:
         head: the head as sent.
         edits: what is done to the row's logits.
-        values: its checked parameters.
-        seed: the seed of the draw.
+        values: its checked parameters, with the seed of the draw.
+        order: the steps.
         logprobs: how many top log-probabilities to report; 0 for none.
-        raw: of the untouched row at T = 1; otherwise of the processed row at the request's temperature.
+        raw: of the untouched row at T = 1; otherwise of the processed row at the temperature drawn at.
     Raises:
         BadRow, HeadTooShort: the tail leaves the answer open and `allow_inexact` is not set.
         HeadError: log Z cannot belong to this head.
     """
     processed = ProcessedHead(head, edits)
+    greedy = order.is_greedy(values)
     try:
-        result, drawn = _agreed(processed, values, seed)
+        result, drawn = _agreed(processed, values, order)
     except HeadTooShort:
         if not values["allow_inexact"]:
             raise
-        result, drawn = _best_guess(processed, values, seed)
+        result, drawn = _best_guess(processed, values, order)
     if not logprobs:
-        return result
+        return result, drawn
+    if not raw and greedy:
+        return result._replace(top=point_logprobs(drawn.tokens)), drawn
     source = ProcessedHead(head, Edits(head.vocab_size)) if raw else processed
-    temperature = 1.0 if raw else temperature_of(values)
+    temperature = 1.0 if raw else drawn.kept.whole.temperature
     try:
-        return result._replace(top=_logprobs(source, temperature, drawn.tokens, logprobs, lenient=False))
+        return result._replace(top=_logprobs(source, temperature, drawn.tokens, logprobs, lenient=False)), drawn
     except HeadTooShort:
         if not values["allow_inexact"]:
             raise
         top = _logprobs(source, temperature, drawn.tokens, logprobs, lenient=True)
-        return result._replace(top=top, exact=False)
+        return result._replace(top=top, exact=False), drawn
 
 
-def _agreed(processed: ProcessedHead, values: Values, seed: int) -> tuple[RowResult, Drawn]:
-    temperature = temperature_of(values)
-    if temperature == 0:
-        drawn = greedy(PartialRow(processed, 1.0, 0.0), values)
-        return _report(processed, drawn, drawn, Interval(0.0, 0.0), seed, exact=True), drawn
-    low, high = (sample_row(row, values, seed) for row in _ends(processed, temperature))
+def _agreed(processed: ProcessedHead, values: Values, order: Order) -> tuple[RowResult, Drawn]:
+    if order.is_greedy(values):
+        drawn = draw_greedily(PartialRow(processed.known, 1.0, lambda _: Interval(0.0, 0.0), MIDDLE), values)
+        return _report(processed, drawn, drawn, Interval(0.0, 0.0), values, exact=True), drawn
+    low, high = (drawn_from(truncated(row, values, order.steps), values) for row in _ends(processed))
     if [token.id for token in low.tokens] != [token.id for token in high.tokens]:
         raise HeadTooShort(TOKEN_OPEN)
-    if low.kept.count != high.kept.count:
+    if (low.kept.count, low.kept.dropped) != (high.kept.count, high.kept.dropped):
         raise HeadTooShort(KEPT_OPEN)
-    entropy = _entropy(processed, temperature, low.everything, high.everything)
-    return _report(processed, low, high, entropy, seed, exact=True), low
+    if abs(low.logprobs[0] - high.logprobs[0]) > _OPEN and any(one.update for one in order.active(values)):
+        raise HeadTooShort(STATE_OPEN)
+    return _report(processed, low, high, _entropy(processed, low, high), values, exact=True), low
 
 
-def _best_guess(processed: ProcessedHead, values: Values, seed: int) -> tuple[RowResult, Drawn]:
-    temperature = temperature_of(values) or 1.0
-    tail = processed.tail_mass(temperature)
-    row = PartialRow(processed, temperature, (tail.low + tail.high) / 2, lenient=True)
-    drawn = greedy(row, values) if temperature_of(values) == 0 else sample_row(row, values, seed)
-    return _report(processed, drawn, drawn, Interval(0.0, math.inf), seed, exact=False), drawn
+def _best_guess(processed: ProcessedHead, values: Values, order: Order) -> tuple[RowResult, Drawn]:
+    row = PartialRow(processed.known, 1.0, processed.tail_mass, MIDDLE, lenient=True)
+    greedy = order.is_greedy(values)
+    drawn = draw_greedily(row, values) if greedy else drawn_from(truncated(row, values, order.steps), values)
+    return _report(processed, drawn, drawn, Interval(0.0, math.inf), values, exact=False), drawn
 
 
 def _logprobs(
     head: ProcessedHead, temperature: float, tokens: list[Token], count: int, *, lenient: bool
 ) -> RowLogprobs:
-    if temperature == 0:
-        return point_logprobs(tokens)
-    low, high = (logprobs_of(row, tokens, count) for row in _ends(head, temperature, lenient=lenient))
+    low, high = (logprobs_of(row.at(temperature), tokens, count) for row in _ends(head, lenient=lenient))
     top = [TopLogprob(a.token, _settled((a.logprob, b.logprob))) for a, b in zip(low.top, high.top, strict=True)]
     return RowLogprobs([_settled(pair) for pair in zip(low.of_tokens, high.of_tokens, strict=True)], top)
 
 
-def _ends(processed: ProcessedHead, temperature: float, *, lenient: bool = False) -> tuple[PartialRow, PartialRow]:
+def _ends(processed: ProcessedHead, *, lenient: bool = False) -> list[PartialRow]:
     """Return the row with the lightest and the heaviest tail, a rounding of the whole row apart at least."""
-    tail = processed.tail_mass(temperature)
-    slack = _ROUNDING * PartialRow(processed, temperature, tail.high, lenient=True).stats.everything.mass
-    return (
-        PartialRow(processed, temperature, tail.low - min(slack, 0.5), lenient=lenient),
-        PartialRow(processed, temperature, tail.high + slack, lenient=lenient),
-    )
+    return [PartialRow(processed.known, 1.0, processed.tail_mass, end, lenient=lenient) for end in (LIGHTEST, HEAVIEST)]
 
 
-def _entropy(processed: ProcessedHead, temperature: float, low: Prefix, high: Prefix) -> Interval:
+def _entropy(processed: ProcessedHead, low: Drawn, high: Drawn) -> Interval:
     """Bound the entropy of the whole row over every tail in the interval."""
-    tail = processed.tail_mass(temperature)
+    row, light, heavy = low.kept.whole, low.kept.whole.stats.everything, high.kept.whole.stats.everything
+    tail = processed.tail_mass(row.temperature)
     fattest = min(tail.high, max(tail.low, processed.tail_count / math.e))  # m·ln(n/m) peaks at n/e
-    energies = [processed.tail_energy(mass, temperature) for mass in (tail.low, tail.high, fattest)]
+    energies = [processed.tail_energy(mass, row.temperature) for mass in (tail.low, tail.high, fattest)]
     least, most = min(e.low for e in energies), max(e.high for e in energies)
     return Interval(
-        math.log(low.mass) + (low.energy + least) / high.mass,
-        math.log(high.mass) + (high.energy + most) / low.mass,
+        math.log(light.mass) + (light.energy + least) / heavy.mass,
+        math.log(heavy.mass) + (heavy.energy + most) / light.mass,
     )
 
 
 def _report(
-    processed: ProcessedHead, low: Drawn, high: Drawn, entropy: Interval, seed: int, *, exact: bool
+    processed: ProcessedHead, low: Drawn, high: Drawn, entropy: Interval, values: Values, *, exact: bool
 ) -> RowResult:
+    kept, finite = low.kept, processed.finite_count
     # Nothing was cut: the tail is part of what is kept. (A row of one token, greedy included, has no tail.)
-    whole = low.kept.count == low.everything.count != 1
+    uncut = kept.weights is None and kept.prefix.count == kept.row.stats.everything.count != 1
+    whole = uncut and kept.row is kept.whole
+    inside = None if uncut and processed.tail_count else kept.entropy
     return RowResult(
         tokens=[token.id for token in low.tokens],
         logprobs=[_settled(pair) for pair in zip(low.logprobs, high.logprobs, strict=True)],
         entropy=_settled((max(0.0, entropy.low), max(0.0, entropy.high))),
-        entropy_kept=_settled((max(0.0, entropy.low), entropy.high)) if whole else low.kept.entropy,
-        kept=processed.finite_count if whole else low.kept.count,
-        kept_mass=_settled(min(1.0, d.kept.mass / d.everything.mass) for d in (low, high)),
-        seed=seed,
+        entropy_kept=_settled((max(0.0, entropy.low), entropy.high)) if whole else inside,
+        kept=kept.count if not uncut else finite if finite is None else finite - kept.dropped,
+        kept_mass=_settled((kept.mass, high.kept.mass)),
+        seed=values["seed"],
         exact=exact,
     )
 

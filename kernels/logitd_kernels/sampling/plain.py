@@ -15,12 +15,12 @@ from logitd_kernels.sampling.registry import TRANSFORMS
 from logitd_kernels.sampling.result import RowFault, RowResult
 from logitd_kernels.sampling.transform import Values
 
-_OF_HOT = [one for step in TRANSFORMS if step.name in HOT for one in (step.parameter, *step.options) if one is not None]
+_OF_HOT = [one for step in TRANSFORMS if step.name in HOT for one in step.parameters]
 # Parameters that need no edit of single logits, and make one draw.
 PLAIN = frozenset({one.name for one in _OF_HOT if isinstance(one, (Number, Choice, Flag))} | {"seed", "stream", "step"})
 
 _NONE = torch.empty(0, 0)  # nobody looks at the logits of rows that went well
-_REQUEST, _ANSWER = Struct("@qqqddqdQII?7x"), Struct("@i4xqqdddqd")
+_REQUEST, _ANSWER = Struct("@qqqddqddddQII?BBB4x"), Struct("@i4xqqdddqd")
 assert (_REQUEST.size, _ANSWER.size) == (REQUEST.itemsize, ANSWER.itemsize)
 
 

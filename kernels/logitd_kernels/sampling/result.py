@@ -14,12 +14,23 @@ class TopLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a trace: the distribution after a transform."""
+    """One line of a trace: the distribution after a transform.
+
+    Attributes:
+        transform: its name.
+        entropy: nats, of what is left, renormalised.
+        kept: how many tokens are left.
+        kept_mass: the mass that they had before truncation.
+        max_probability: of the likeliest token left.
+        seconds: what the step took.
+    """
 
     transform: str
     entropy: float
     kept: int
     kept_mass: float
+    max_probability: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,8 @@ class RowResult(NamedTuple):
         exact: whether no tail that fits a head form could change tokens, kept set or top; always True for dense rows.
         top: log-probabilities beside the draw, when asked for.
         trace: the distribution after each active transform, when asked for and the whole row was sent.
+        notes: with a trace: which parameter decided what, and which had no effect, in words.
+        state: the parameters that a stateful transform wants with the next step of the sequence; None without one.
 
     A number is None when a head form leaves it open by more than 1e-3.
     """
@@ -58,6 +71,8 @@ class RowResult(NamedTuple):
     exact: bool = True
     top: RowLogprobs | None = None
     trace: list[Step] | None = None
+    notes: list[str] | None = None
+    state: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,28 @@
 
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 from logitd_kernels.backends import Backend, pick
 from logitd_kernels.errors import BadRow, ParameterError
-from logitd_kernels.rows import DenseRows, Edits, HeadRows, Rows, unpack_mask
-from logitd_kernels.sampling.chain import edits_of, greedy, logprobs_of, point_logprobs, sample_row, temperature_of
-from logitd_kernels.sampling.hot import is_hot, sample_hot
+from logitd_kernels.rows import DenseRows, HeadRows, Rows
+from logitd_kernels.sampling.chain import (
+    Drawn,
+    draw_greedily,
+    drawn_from,
+    logprobs_of,
+    point_logprobs,
+    step_of,
+    truncated,
+)
+from logitd_kernels.sampling.hot import hot_rows, sample_hot
 from logitd_kernels.sampling.hot_heads import sample_heads
+from logitd_kernels.sampling.notes import notes_of
+from logitd_kernels.sampling.order import DEFAULT, Order
 from logitd_kernels.sampling.partial import sample_partial
+from logitd_kernels.sampling.prepared import Preparation
 from logitd_kernels.sampling.registry import check
-from logitd_kernels.sampling.result import RowFault, RowLogprobs, RowResult
+from logitd_kernels.sampling.result import RowFault, RowLogprobs, RowResult, Step
 from logitd_kernels.sampling.transform import Values
 
 Answer = RowResult | RowFault
@@ -25,11 +37,12 @@ def sample(
     logprobs: int = 0,
     logprobs_mode: str = "raw",
     trace: bool = False,
+    order: Order = DEFAULT,
 ) -> list[Answer]:
     """Draw tokens from every row.
 
     Each row's answer is a pure function of that row, its parameters, seed, stream and step: it has the same bits alone
-    and in any batch. Steps act in the registry's order; ties follow the total order (logit descending, id ascending).
+    and in any batch. Ties follow the total order (logit descending, id ascending).
 
     Args:
         rows: `DenseRows` or `HeadRows`.
@@ -37,7 +50,8 @@ def sample(
         backend: where to compute; None picks one.
         logprobs: how many top log-probabilities to report a row; 0 for none.
         logprobs_mode: `raw`, of the untouched row at T = 1, or `processed`, after edits and temperature.
-        trace: report the distribution after each active transform (dense rows).
+        trace: report the distribution after each active transform, and what decided (dense rows).
+        order: in which transforms act.
     Returns:
         One `RowResult` or `RowFault` a row, in order: a bad row never touches its neighbours.
     Raises:
@@ -53,74 +67,77 @@ def sample(
     if logprobs_mode not in ("raw", "processed"):
         raise ParameterError("logprobs_mode", f'must be "raw" or "processed", got {logprobs_mode!r}')
     backend = backend or pick("auto")
-    one = _RowSampler(rows, backend, logprobs, logprobs_mode == "raw", trace)
+    one = _RowSampler(rows, backend, order, logprobs, logprobs_mode == "raw", trace)
     answers: dict[int, Answer] = {}
     if backend.hot is not None and isinstance(rows, DenseRows) and not logprobs and not trace:
-        hot = [index for index, own in enumerate(values) if is_hot(own)]
-        drawn = sample_hot(backend.hot, rows, hot, values, one.edits) if hot else []
+        hot = hot_rows(values, order, counts_history=backend.counts_history)
+        drawn = sample_hot(backend.hot, rows, hot, values, one.preparation.hot_edits) if hot else []
         if len(drawn) == len(values):
             return drawn
         answers = dict(zip(hot, drawn, strict=True))
     if backend.heads is not None and isinstance(rows, HeadRows) and not logprobs:
-        answers.update(sample_heads(backend.heads, rows, values))
+        answers.update(sample_heads(backend.heads, rows, values, order))
     return [answers[index] if index in answers else one.answer(index, values[index]) for index in range(len(rows))]
 
 
 class _RowSampler:
-    def __init__(self, rows: Rows, backend: Backend, logprobs: int, raw: bool, trace: bool) -> None:
+    def __init__(self, rows: Rows, backend: Backend, order: Order, logprobs: int, raw: bool, trace: bool) -> None:
+        self.preparation = Preparation(rows, backend, order)
         self._rows = rows
-        self._backend = backend
+        self._order = order
         self._logprobs = logprobs
         self._raw = raw
         self._trace = trace
-        self._shared: dict[int, Edits] = {}  # of parameters that several rows share; `values` outlive it
 
     def answer(self, index: int, values: Values) -> Answer:
         seed = values["seed"] if values["seed"] is not None else secrets.randbits(53)
+        own = {**self.preparation.known(index, values), "seed": seed}
         try:
-            edits = self.edits(index, values)
             if isinstance(self._rows, HeadRows):
-                return sample_partial(self._rows.row(index), edits, values, seed, self._logprobs, self._raw)
-            return self._dense(self._rows, index, edits, values, seed)
+                edits = self.preparation.edits(index, values)
+                head = self._rows.row(index)
+                result, drawn = sample_partial(head, edits, own, self._order, self._logprobs, self._raw)
+            else:
+                result, drawn = self._dense(index, values, own)
         except BadRow as bad:
             return RowFault(index, bad.code, bad.kind, bad.detail)
+        return result._replace(state=self._state(drawn, own))
 
-    def edits(self, index: int, values: Values) -> Edits:
-        """Return what is done to single logits of a row."""
-        if self._rows.mask is None:
-            if id(values) not in self._shared:
-                self._shared[id(values)] = self._edited(index, values)
-            return self._shared[id(values)]
-        mask = unpack_mask(self._rows.mask[index], self._rows.vocab_size)
-        return self._edited(index, {**values, "mask": mask})
-
-    def _edited(self, index: int, values: Values) -> Edits:
-        edits = Edits(self._rows.vocab_size)
-        try:
-            for transform in edits_of(values):
-                transform.edit(edits, values)
-        except ParameterError as error:
-            raise ParameterError(error.field, error.message, index) from None
-        return edits
-
-    def _dense(self, rows: DenseRows, index: int, edits: Edits, values: Values, seed: int) -> RowResult:
-        temperature = temperature_of(values)
-        row = self._backend.row(edits.apply(rows.row(index)), temperature or 1.0)
-        drawn = sample_row(row, values, seed) if temperature else greedy(row, values)
-        top: RowLogprobs | None = None
-        if self._logprobs:
-            if self._raw:
-                top = logprobs_of(self._backend.row(rows.row(index), 1.0), drawn.tokens, self._logprobs)
-            else:
-                top = logprobs_of(row, drawn.tokens, self._logprobs) if temperature else point_logprobs(drawn.tokens)
-        return RowResult(
+    def _dense(self, index: int, values: Values, own: dict[str, Any]) -> tuple[RowResult, Drawn]:
+        trace: list[Step] = []
+        row = self.preparation.row(index, values, own, trace if self._trace else None)
+        if self._order.is_greedy(own):
+            drawn = draw_greedily(row, own)
+            trace.append(step_of("temperature", drawn.kept, 0.0))
+        else:
+            kept = truncated(row, own, self._order.steps, trace if self._trace else None)
+            drawn = drawn_from(kept, own)
+        kept = drawn.kept
+        result = RowResult(
             tokens=[token.id for token in drawn.tokens],
             logprobs=list(drawn.logprobs),
-            entropy=drawn.everything.entropy,
-            entropy_kept=drawn.kept.entropy,
-            kept=drawn.kept.count,
-            kept_mass=min(1.0, drawn.kept.mass / drawn.everything.mass),
-            seed=seed,
-            top=top,
-            trace=drawn.trace if self._trace else None,
+            entropy=kept.whole_entropy,
+            entropy_kept=kept.entropy,
+            kept=kept.count,
+            kept_mass=kept.mass,
+            seed=own["seed"],
+            top=self._top(index, drawn) if self._logprobs else None,
         )
+        if self._trace:
+            notes = notes_of(row, own, self._order, kept)
+            result = result._replace(trace=trace, notes=notes)
+        return result, drawn
+
+    def _top(self, index: int, drawn: Drawn) -> RowLogprobs:
+        if self._raw:
+            return logprobs_of(self.preparation.untouched(index), drawn.tokens, self._logprobs)
+        if drawn.kept.greedy:
+            return point_logprobs(drawn.tokens)
+        return logprobs_of(drawn.kept.whole, drawn.tokens, self._logprobs)
+
+    def _state(self, drawn: Drawn, values: Values) -> dict[str, float] | None:
+        state: dict[str, float] = {}
+        for transform in self._order.active(values):
+            if transform.update is not None:
+                state |= transform.update(values, drawn.kept.probability_of(drawn.tokens[0]))
+        return state or None

@@ -69,7 +69,19 @@ def scratch_bytes() -> int:
 def sample_hot(batch: HotBatch) -> Answers:
     """Run the hot chain on every row of a batch; see `HotBatch` and `ANSWER`."""
     answers = np.empty(len(batch.requests), ANSWER)
-    _native.sample(*_where(batch.logits), batch.requests, batch.mask, batch.edit_ids, batch.edit_bias, answers)
+    sizes = [0 if ids is None else ids.shape[1] for ids in (batch.prompt_ids, batch.output_ids)]
+    _native.sample(
+        *_where(batch.logits),
+        batch.requests,
+        batch.mask,
+        batch.edit_ids,
+        batch.edit_bias,
+        batch.prompt_ids,
+        sizes[0],
+        batch.output_ids,
+        sizes[1],
+        answers,
+    )
     return answers
 
 

@@ -1,9 +1,9 @@
 """What a backend must answer about one row: queries along the total order."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
 
-from logitd_kernels.head import Head, Prefix, RowStats, Token
+from logitd_kernels.head import Floats, Head, Prefix, RowStats, Token
 
 
 class OrderedRow(Protocol):
@@ -23,6 +23,10 @@ class OrderedRow(Protocol):
     def stats(self) -> RowStats:
         """Whole-row statistics at this temperature."""
 
+    @property
+    def finite_count(self) -> int:
+        """How many logits are not −inf."""
+
     def head(self, count: int) -> Head:
         """Return at least the `count` largest logits, or all finite ones."""
 
@@ -40,3 +44,21 @@ class OrderedRow(Protocol):
 
     def logit_of(self, token: int) -> float:
         """Return the logit of a token id."""
+
+    def logits_of(self, kept: Prefix) -> Floats:
+        """Return the logits of a prefix's tokens, [count] float64, in whatever order is at hand."""
+
+    def entropy(self, kept: Prefix) -> float:
+        """Return the entropy in nats of a renormalised prefix."""
+
+    def at(self, temperature: float) -> Self:
+        """Return the same row at another temperature > 0."""
+
+    def without(self, count: int) -> Self:
+        """Return the row without its first `count` tokens; some token is left."""
+
+    def remapped(self, function: Callable[[Floats], Floats]) -> Self:
+        """Return a row whose logits are `function` of (x − M)/T, at temperature 1.
+
+        `function` takes and gives [N] float64, acts on each number alone, and never turns the order of two round.
+        """

@@ -5,16 +5,16 @@ the interval, and what agrees there holds for every tail in between (`sampling/s
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
-from logitd_kernels.errors import BadRow, HeadTooShort
-from logitd_kernels.head import Head, Prefix, RowStats, Token
-from logitd_kernels.rows import Edits, HeadOfRow
-from logitd_kernels.tail import Interval, Tail
+from logitd_kernels.errors import HeadTooShort
+from logitd_kernels.head import Floats, Head, Ids, Prefix, RowStats, Token
+from logitd_kernels.tail import Interval
 
 Answer = TypeVar("Answer", Prefix, Token)
 
@@ -23,6 +23,13 @@ MASS_OPEN = "the mass asked for may end outside the head"
 DRAW_OPEN = "the draw may fall outside the head"
 TOKEN_OPEN = "the drawn token depends on the tail"
 KEPT_OPEN = "the kept set depends on the tail"
+SHAPE_OPEN = "what is asked depends on the shape of the tail"
+COUNT_OPEN = "what is asked depends on how many logits of the row are finite"
+STATE_OPEN = "the state of the next step depends on the tail"
+
+LIGHTEST, MIDDLE, HEAVIEST = -1, 0, 1  # what a row takes its tail to weigh
+_ROUNDING = 2.0**-40  # of the dense sum an answer must agree with, whatever the backend's order of addition
+_FAINT = 1e-300  # masses below lose digits
 
 
 def first_open(asked: int, certain: int) -> str:
@@ -40,120 +47,64 @@ def floor_open(floor: float) -> str:
     return f"tokens outside the head may reach the floor of {floor:.6g}"
 
 
-class ProcessedHead:
-    """A head after its edits: which tokens are certainly on top, and what the tail may weigh.
+@dataclass(frozen=True)
+class Known:
+    """The tokens of a row that are known.
 
-    Args:
-        head: the head as sent.
-        edits: what is done to the row's logits.
-    Raises:
-        BadRow: the edits leave no token of a row that has no tail (`all_masked`).
-        HeadTooShort: they leave nothing of the head.
-        HeadError: log Z cannot belong to this head.
+    Attributes:
+        ids, logits: [N] int64 and float64, in the total order, after the edits.
+        certain: how many of them no other token can precede.
+        tail_count: how many others there may be.
+        counted: whether there are that many.
+        sufficient: gives a head size in which the first so many would be certain, None where none would do.
     """
 
-    def __init__(self, head: HeadOfRow, edits: Edits) -> None:
-        self._sent = head
-        self._tail = Tail.of(head)
-        logits = edits.biased(head.ids, head.logits)
-        left = logits > -np.inf
-        forbidden, self._biases = self._tail_edits(edits)
-        self._forbidden = forbidden + int((~left).sum())
-        self._biased = any(bias != -np.inf for bias in edits.bias.values())
-        # Of a tail that holds −inf already, the edits may forbid just those: they bound its size, and what it lost.
-        outside = head.vocab_size - len(head.ids) - forbidden
-        self.tail_count = min(self._tail.count, outside)
-        self._removed = min(self._tail.count, forbidden)
-        if not left.any():
-            if self.tail_count == 0:
-                raise BadRow.all_masked("the mask, bias and bans leave no token")
-            raise HeadTooShort("the mask, bias and bans leave no token of the head")
-        order = np.lexsort((head.ids, -logits))[: int(left.sum())]
-        self.ids, self.logits = head.ids[order], logits[order]
-        untouched = self.logits == head.logits[order]
-        self.certain = self._count_certain(untouched)
+    ids: Ids
+    logits: Floats
+    certain: int
+    tail_count: int
+    counted: bool
+    sufficient: Callable[[int], int | None]
 
-    @property
-    def finite_count(self) -> int | None:
-        """How many tokens are left in the whole row, None when the caller did not say enough."""
-        if self.tail_count == 0:
-            return len(self.ids)
-        whole = self._sent.finite_count == self._sent.vocab_size
-        if self._sent.finite_count is None or (self._removed and not whole):
-            return None
-        return len(self.ids) + self.tail_count
+    def without(self, count: int) -> "Known":
+        """Return what is known without the first `count` tokens."""
+        return replace(
+            self,
+            ids=self.ids[count:],
+            logits=self.logits[count:],
+            certain=self.certain - count,
+            sufficient=lambda more: self.sufficient(more + count),
+        )
 
-    def sufficient(self, count: int) -> int | None:
-        """Return a head size in which the `count` largest are certain, None where a bias may move any token."""
-        if self._biased:
-            return None
-        return min(self._sent.vocab_size, count + self._forbidden)
-
-    def tail_mass(self, temperature: float) -> Interval:
-        """Return the interval of the tail's mass after the edits, relative to the largest logit left in the head."""
-        if self.tail_count == 0:
-            return Interval(0.0, 0.0)
-        shift = (self._sent.logits[0] - self.logits[0]) / temperature
-        log_r = self._tail.log_mass(temperature)
-        each = _exp(self._tail.ceiling / temperature + shift)
-        gained = sum(each * (_exp(b / temperature) - 1) for b in self._biases if b > 0)
-        lost = self._removed + sum(1 for b in self._biases if b < 0)
-        low, high = _exp(log_r.low + shift), _exp(log_r.high + shift)
-        return Interval(max(0.0, low - lost * each), min(high, self.tail_count * each) + gained)
-
-    def tail_energy(self, mass: float, temperature: float) -> Interval:
-        """Return the interval of the tail's energy at a given mass; infinite where a bias reaches into the tail."""
-        if self._biases:
-            return Interval(-np.inf, np.inf)
-        ceiling = float(self._sent.logits[0] + self._tail.ceiling - self.logits[0])
-        return Tail(self.tail_count, min(ceiling, 0.0), {}).energy_bounds(mass, temperature)
-
-    def _tail_edits(self, edits: Edits) -> tuple[int, list[float]]:
-        """Count the tokens outside the head that the edits forbid, and list the biases on those they leave."""
-        in_head = set(self._sent.ids.tolist())
-        outside = {token: bias for token, bias in edits.bias.items() if token not in in_head}
-        allowed = edits.allowed
-        left = {token: bias for token, bias in outside.items() if allowed is None or allowed[token]}
-        forbidden = sum(1 for bias in left.values() if bias == -np.inf)
-        if allowed is not None:
-            forbidden += edits.vocab_size - int(allowed.sum()) - int((~allowed[self._sent.ids]).sum())
-        return forbidden, [bias for bias in left.values() if bias not in (0, -np.inf)]
-
-    def _count_certain(self, untouched: np.ndarray) -> int:
-        """Count the leading tokens that no tail token can precede.
-
-        A tail logit equals the last one sent only with a larger id; a biased one may be anywhere up to ceiling + bias.
-        """
-        if self.tail_count == 0:
-            return len(self.ids)
-        last = float(self._sent.logits[-1])
-        ceiling = last + max([0.0, *self._biases])  # rounds as the sum of a smaller logit would, or higher
-        count = int((self.logits > ceiling).sum())
-        if ceiling == last:
-            while count < len(self.ids) and self.logits[count] == last and untouched[count]:
-                count += 1
-        return count
+    def replaced(self, logits: Floats) -> "Known":
+        """Return the same tokens with other logits."""
+        order = np.lexsort((self.ids, -logits))  # two that rounding made equal may change places
+        return replace(self, ids=self.ids[order], logits=logits[order])
 
 
 class PartialRow:
-    """An `OrderedRow` over a processed head and one assumed tail mass.
+    """An `OrderedRow` over the certain part of a head and one assumed tail.
 
     Args:
-        head: the processed head.
+        head: what is known of the row.
         temperature: T > 0.
-        tail_mass: the tail's mass relative to the largest logit of the head.
+        tail: the interval of the tail's mass at a temperature, relative to the largest logit of the head.
+        end: LIGHTEST or HEAVIEST, the end of it to take, a rounding of the whole row beyond it; or its MIDDLE.
         lenient: answer from the head alone where the tail would be needed, instead of raising.
     Raises:
         HeadTooShort: from any query whose answer lies beyond the certain part of the head.
     """
 
-    def __init__(self, head: ProcessedHead, temperature: float, tail_mass: float, *, lenient: bool = False) -> None:
+    def __init__(
+        self, head: "Known", temperature: float, tail: Callable[[float], Interval], end: int, *, lenient: bool = False
+    ) -> None:
         self.temperature = temperature
-        self._processed = head
-        self._tail_mass = tail_mass
+        self.known = head
+        self._tail = tail
+        self._end = end
         self._lenient = lenient
         certain = len(head.ids) if lenient else head.certain
-        if certain == 0:
+        if certain <= 0:
             raise HeadTooShort("a biased token outside the head could be the largest")
         complete = head.tail_count == 0 or lenient
         self._head = Head(head.ids[:certain], head.logits[:certain], float(head.logits[0]), temperature, complete)
@@ -165,22 +116,30 @@ class PartialRow:
 
     @cached_property
     def stats(self) -> RowStats:
-        """Whole-row statistics at this temperature; the energy is the head's alone."""
-        known = Head(self._processed.ids, self._processed.logits, self.max, self.temperature, complete=True)
+        """Whole-row statistics at this temperature; the energy is the head's alone, the count the most there may be."""
+        known = Head(self.known.ids, self.known.logits, self.max, self.temperature, complete=True)
         inside = known.prefix(len(known.ids))
-        count = len(known.ids) + self._processed.tail_count
-        return RowStats(self.max, self.temperature, Prefix(count, inside.mass + self._tail_mass, inside.energy))
+        count = len(known.ids) + self.known.tail_count
+        mass = inside.mass + self._tail_mass(inside.mass)
+        return RowStats(self.max, self.temperature, Prefix(count, mass, inside.energy))
+
+    @property
+    def finite_count(self) -> int:
+        """How many logits are not −inf."""
+        if not self.known.counted and not self._lenient:
+            raise HeadTooShort(COUNT_OPEN)
+        return self.stats.everything.count
 
     def head(self, count: int) -> Head:
         """Return the certain part of the head."""
         if count > len(self._head.ids) and not self._head.complete:
-            raise HeadTooShort(head_open(count, len(self._head.ids)), self._processed.sufficient(count))
+            raise HeadTooShort(head_open(count, len(self._head.ids)), self.known.sufficient(count))
         return self._head
 
     def first(self, count: int) -> Prefix:
         """Return the `count` largest logits."""
         detail = first_open(count, len(self._head.ids))
-        return self._known(self._head.first(count), detail, self._processed.sufficient(count))
+        return self._known(self._head.first(count), detail, self.known.sufficient(count))
 
     def above(self, floor: float) -> Prefix:
         """Return every token with logit ≥ floor."""
@@ -196,7 +155,56 @@ class PartialRow:
 
     def logit_of(self, token: int) -> float:
         """Return the logit of a token id of the head."""
-        return float(self._processed.logits[self._processed.ids == token][0])
+        return float(self.known.logits[self.known.ids == token][0])
+
+    def logits_of(self, kept: Prefix) -> Floats:
+        """Return the logits of a prefix's tokens, descending."""
+        return self._inside(kept).logits[: kept.count]
+
+    def entropy(self, kept: Prefix) -> float:
+        """Return the entropy in nats of a renormalised prefix."""
+        self._inside(kept)
+        return kept.entropy
+
+    def at(self, temperature: float) -> Self:
+        """Return the same row at another temperature > 0."""
+        return type(self)(self.known, temperature, self._tail, self._end, lenient=self._lenient)
+
+    def without(self, count: int) -> Self:
+        """Return the row without its first `count` tokens."""
+        self.head(count + 1)
+        left = self.known.without(count)
+        shift = float(self.known.logits[0] - left.logits[0])
+
+        def tail(temperature: float) -> Interval:
+            """The same tail beside the largest logit that is left, which none of its tokens precedes."""
+            before = self._tail(temperature)
+            low = before.low * exp(shift / temperature) if before.low > _FAINT else 0.0
+            high = max(before.high, _FAINT) * exp(shift / temperature) if shift / temperature < 700 else math.inf
+            return Interval(min(low, left.tail_count), min(high, left.tail_count))
+
+        return type(self)(left, self.temperature, tail, self._end, lenient=self._lenient)
+
+    def remapped(self, function: Callable[[Floats], Floats]) -> Self:
+        """Return a row whose logits are `function` of (x − M)/T, at temperature 1: any tail is open again."""
+        if self.known.tail_count and not self._lenient:
+            raise HeadTooShort(SHAPE_OPEN)
+        logits = function((self.known.logits - self.max) / self.temperature)
+        known = self.known.replaced(logits)
+        return type(self)(known, 1.0, lambda _: Interval(0.0, 0.0), self._end, lenient=self._lenient)
+
+    def _tail_mass(self, inside: float) -> float:
+        tail = self._tail(self.temperature)
+        slack = _ROUNDING * (inside + tail.high)
+        if self._end == LIGHTEST:
+            return tail.low - min(slack, 0.5)
+        return tail.high + slack if self._end == HEAVIEST else (tail.low + tail.high) / 2
+
+    def _inside(self, kept: Prefix) -> Head:
+        """Return the head that holds a prefix; a lenient one holds all it can."""
+        if kept.count > len(self._head.ids) and not self._lenient:
+            raise HeadTooShort(SHAPE_OPEN, self.known.sufficient(kept.count))
+        return self._head
 
     def _known(self, answer: Answer | None, detail: str, sufficient: int | None = None) -> Answer:
         if answer is None:
@@ -204,5 +212,6 @@ class PartialRow:
         return answer
 
 
-def _exp(value: float) -> float:
+def exp(value: float) -> float:
+    """Return e^value, capped far beyond anything that could matter."""
     return math.exp(min(value, 700.0))

@@ -1,11 +1,12 @@
 """The reference: a full float64 sort, obviously right. The oracle of every test; not for serving."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Self
 
 import torch
 
-from logitd_kernels.head import Head, Prefix, RowStats, Token
+from logitd_kernels.head import Floats, Head, Prefix, RowStats, Token
 
 
 class ReferenceRow:
@@ -36,6 +37,11 @@ class ReferenceRow:
         """Whole-row statistics at this temperature."""
         return RowStats(self.max, self.temperature, self._all.prefix(len(self._all.ids)))
 
+    @property
+    def finite_count(self) -> int:
+        """How many logits are not −inf."""
+        return len(self._all.ids)
+
     def head(self, count: int) -> Head:
         """Return all finite logits in the total order."""
         return self._all
@@ -61,3 +67,27 @@ class ReferenceRow:
     def logit_of(self, token: int) -> float:
         """Return the logit of a token id."""
         return float(self._logits[token])
+
+    def logits_of(self, kept: Prefix) -> Floats:
+        """Return the logits of a prefix's tokens, descending."""
+        return self._all.logits[: kept.count]
+
+    def entropy(self, kept: Prefix) -> float:
+        """Return the entropy in nats of a renormalised prefix."""
+        return kept.entropy
+
+    def at(self, temperature: float) -> Self:
+        """Return the same row at another temperature > 0."""
+        return self if temperature == self.temperature else type(self)(self._logits, temperature)
+
+    def without(self, count: int) -> Self:
+        """Return the row without its first `count` tokens."""
+        logits = self._logits.clone()
+        logits[torch.from_numpy(self._all.ids[:count])] = -torch.inf
+        return type(self)(logits, self.temperature)
+
+    def remapped(self, function: Callable[[Floats], Floats]) -> Self:
+        """Return a row whose logits are `function` of (x − M)/T, at temperature 1."""
+        logits = torch.full(self._logits.shape, -torch.inf, dtype=torch.float64)
+        logits[torch.from_numpy(self._all.ids)] = torch.from_numpy(function(self._all.deltas))
+        return type(self)(logits, 1.0)

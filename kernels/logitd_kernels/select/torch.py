@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import torch
@@ -57,6 +57,11 @@ class TorchRow:
         count = int(np.count_nonzero(self._logits > -np.inf))
         return RowStats(self.max, self.temperature, Prefix(count, _chunked_sum(masses), -_chunked_sum(energies)))
 
+    @property
+    def finite_count(self) -> int:
+        """How many logits are not −inf."""
+        return self.stats.everything.count
+
     def head(self, count: int) -> Head:
         """Return at least the `count` largest logits, or all finite ones."""
         size = next((size for size in (_NARROW, _WIDE) if count <= size), count)
@@ -96,6 +101,33 @@ class TorchRow:
     def logit_of(self, token: int) -> float:
         """Return the logit of a token id."""
         return float(self._logits[token])
+
+    def logits_of(self, kept: Prefix) -> Floats:
+        """Return the logits of a prefix's tokens, by id if it is the whole row, else descending."""
+        if kept.count < self.stats.everything.count:
+            return self.head(kept.count).logits[: kept.count]
+        return self._logits[self._logits > -np.inf].astype(np.float64)
+
+    def entropy(self, kept: Prefix) -> float:
+        """Return the entropy in nats of a renormalised prefix."""
+        return kept.entropy
+
+    def at(self, temperature: float) -> Self:
+        """Return the same row at another temperature > 0."""
+        return self if temperature == self.temperature else type(self)(self._row, temperature)
+
+    def without(self, count: int) -> Self:
+        """Return the row without its first `count` tokens."""
+        row = self._row.clone()
+        row[torch.from_numpy(self.head(count).ids[:count])] = -torch.inf
+        return type(self)(row, self.temperature)
+
+    def remapped(self, function: Callable[[Floats], Floats]) -> Self:
+        """Return a row whose logits are `function` of (x − M)/T, at temperature 1."""
+        row = torch.full(self._row.shape, -torch.inf, dtype=torch.float64)
+        finite = self._row > -torch.inf
+        row[finite] = torch.from_numpy(function(self._sweep[0][: len(self._row)][finite].numpy()))
+        return type(self)(row, 1.0)
 
     def _near(self, ask: Callable[[Head], Answer | None]) -> Answer | None:
         """Ask a narrow head, then a wide one."""

@@ -47,7 +47,9 @@ def kinds(wire: Wire, rows: Rows) -> Iterator[Kind]:
     yield single("methods", [wire.call(sample_call(rows[:2], keywords={**one, "seed": 1})) for one in _METHODS])
     yield single("gzip", [_gzipped(wire, few)])
     yield single("reports", _reports(wire, rows, few))
-    yield single("masked", [wire.call(sample_call(rows[:1], keywords=_seeded(0), mask=_mask(rows.shape[1])))])
+    yield single(
+        "masked", [wire.call(sample_call(rows[:1], keywords=_seeded(0), beside={"mask": _mask(rows.shape[1])}))]
+    )
     yield single("softmax", [wire.call(softmax_call(rows[:1], 0.8, kind)) for kind in ("softmax", "logsumexp")])
     yield single("v2 binary", [_infer(wire, one) for _, one in _single_rows(rows)])
     yield single("v2 json", [_infer_json(wire, one) for one in few])

@@ -10,12 +10,11 @@ import orjson
 from fastapi import Response
 
 from logitd.api.columns import Answer, columns, more_tensors
-from logitd.api.requests import SampleJob, SoftmaxJob
+from logitd.api.requests import SampleJob
 from logitd.wire import json as wire_json
 from logitd.wire import safetensors
 from logitd.wire.tensor import Tensor
 from logitd_kernels.sampling.result import RowFault, RowResult
-from logitd_kernels.softmax import SoftmaxRows
 
 Json = dict[str, Any]
 _SAFETENSORS, _JSON = safetensors.MEDIA_TYPE.encode(), wire_json.MEDIA_TYPE.encode()
@@ -57,30 +56,6 @@ def sample_answer(job: SampleJob, answers: Sequence[Answer], backend: str, binar
         rows = [_rest_of_row(row, job, answer) for row, answer in enumerate(answers)]
         return encode_safetensors(more, {"rows": rows, **rest}, columns(answers))
     return _json([_row(row, job, answer) for row, answer in enumerate(answers)], rest)
-
-
-def softmax_answer(job: SoftmaxJob, rows: SoftmaxRows, binary: bool) -> Callable[[Json], bytes]:
-    """Encode a softmax answer; call the result with the stage seconds, which are known last."""
-    faults = {fault.row: fault for fault in rows.faults}
-    errors = [error_of(faults[row]) if row in faults else None for row in range(len(job.rows))]
-    if binary:
-        tensors = {"log_z": rows.log_z.numpy(), "entropy": rows.entropy.numpy(), "status": _status(errors)}
-        if rows.values is not None:
-            tensors = {"values": rows.values.numpy(), **tensors}
-        return _safetensors(tensors, {"rows": [{"error": error} for error in errors]})
-    log_z, entropy = rows.log_z.tolist(), rows.entropy.tolist()
-    return _json(
-        [
-            {
-                "values": None if rows.values is None or error else rows.values[row].numpy(),
-                "log_z": log_z[row],
-                "entropy": entropy[row],
-                "error": error,
-            }
-            for row, error in enumerate(errors)
-        ],
-        {},
-    )
 
 
 def error_of(fault: RowFault) -> Json:
@@ -127,31 +102,31 @@ def _row(row: int, job: SampleJob, answer: Answer) -> Json:
         sent |= {"tokens": answer.tokens, "tokens_logprob": answer.logprobs}
     if answer.top is not None:
         sent |= {"logprob_raw": answer.top.of_tokens[0], "top": [asdict(top) for top in answer.top.top]}
-    if job.fields.trace:
-        sent["trace"] = _trace(answer)
-    return sent
+    if answer.state is not None:
+        sent["state"] = answer.state
+    return sent | _traced(job, answer)
 
 
 def _rest_of_row(row: int, job: SampleJob, answer: Answer) -> Json:
     values = job.values[row]
-    failed = isinstance(answer, RowFault)
     rest: Json = {"stream": values["stream"], "step": values["step"]}
     rest |= {"exact": _exact(answer), "error": error_of(answer) if isinstance(answer, RowFault) else None}
-    return rest | ({"trace": None if failed else _trace(answer)} if job.fields.trace else {})
+    if isinstance(answer, RowResult) and answer.state is not None:
+        rest["state"] = answer.state
+    return rest | _traced(job, answer)
 
 
 def _exact(answer: Answer) -> bool:
     return answer.exact if isinstance(answer, RowResult) else answer.code != "head_too_short"
 
 
-def _trace(answer: Answer) -> list[Json] | None:
+def _traced(job: SampleJob, answer: Answer) -> Json:
+    """Return the trace and its notes, if they were asked for; null where a row has none."""
+    if not job.fields.trace:
+        return {}
     if isinstance(answer, RowFault) or answer.trace is None:
-        return None
-    return [asdict(step) for step in answer.trace]
-
-
-def _status(errors: Sequence[object]) -> np.ndarray:
-    return np.array([0 if error is None else 1 for error in errors], np.int32)
+        return {"trace": None, "notes": None}
+    return {"trace": [asdict(step) for step in answer.trace], "notes": answer.notes}
 
 
 def _json(rows: list[Json], rest: Json) -> Callable[[Json], bytes]:
@@ -166,10 +141,6 @@ def encode_json(response: Json) -> Callable[[Json], bytes]:
         return orjson.dumps({**response, "seconds": seconds})
 
     return finish
-
-
-def _safetensors(tensors: Mapping[str, np.ndarray], response: Json) -> Callable[[Json], bytes]:
-    return encode_safetensors({name: Tensor.of(array) for name, array in tensors.items()}, response)
 
 
 def encode_safetensors(

@@ -6,24 +6,27 @@ from typing import Any, TypeVar
 
 import torch
 
-from logitd.api.schemas import SampleFields, SoftmaxFields, check
+from logitd.api.schemas import SampleFields, check
 from logitd.api.tensors import to_torch
 from logitd.errors import FieldError, Invalid
 from logitd.plain_work import PlainWork
 from logitd.settings import Settings
 from logitd.wire.message import Message
 from logitd.work import HeadWork, SampleWork
-from logitd_kernels import DenseRows, HeadRows
+from logitd_kernels import PARAMETERS, DenseRows, HeadRows
 from logitd_kernels import check as check_params
 from logitd_kernels.errors import NonFiniteTensor, ParameterError, ShapeError
 from logitd_kernels.hot import PlainRows
+from logitd_kernels.sampling.order import DEFAULT, Order, order_of
+from logitd_kernels.sampling.parameters import TokenIds
 from logitd_kernels.sampling.transform import Values
-from logitd_kernels.softmax import HOT
 
 T = TypeVar("T")
 
 _HEAD = ("head_ids", "head_logits", "log_z")
+_HISTORY = ("prompt_ids", "output_ids")
 _ONE = torch.ones(1)
+_ID_LISTS = ("logit_bias", *(name for name, parameter in PARAMETERS.items() if isinstance(parameter, TokenIds)))
 _MAX_TEMPERATURES = 64  # bounds on a tail are sought between any two of them
 _HEAD_OPTIONS = ("log_z_temperatures", "head_finite_count")
 
@@ -36,6 +39,7 @@ class SampleJob:
     values: list[Values]
     shared: Values | None  # the parameters of all rows, when one object was sent
     fields: SampleFields
+    order: Order = DEFAULT
 
     @property
     def work(self) -> SampleWork | HeadWork | PlainWork:
@@ -44,27 +48,13 @@ class SampleJob:
         if isinstance(self.rows, PlainRows):
             return PlainWork(self.rows, self.values)
         if isinstance(self.rows, HeadRows):
-            return HeadWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace)
-        return SampleWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace)
+            return HeadWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace, self.order)
+        return SampleWork(self.rows, self.values, asked.logprobs, asked.logprobs_mode, asked.trace, self.order)
 
     def path_of(self, message: Message, error: ParameterError) -> str:
         """Return where the caller wrote a parameter that only its row showed to be impossible."""
         params = "params" if self.shared is not None else f"params[{error.row}]"
         return message.path(f"{params}.{error.field}")
-
-
-@dataclass(frozen=True)
-class SoftmaxJob:
-    """A checked softmax request."""
-
-    rows: DenseRows
-    temperatures: list[float]
-    kind: str
-
-    @property
-    def values(self) -> int:
-        """How many numbers the answer holds beside two for each row."""
-        return 0 if self.kind == "logsumexp" else self.rows.logits.numel()
 
 
 def sample_job(message: Message, settings: Settings) -> SampleJob:
@@ -74,6 +64,7 @@ def sample_job(message: Message, settings: Settings) -> SampleJob:
         Invalid: naming the field, by the path at which the caller wrote it.
     """
     fields = check(SampleFields, _nested(message.fields) if message.form == "npy" else message.fields, message.path)
+    order = named(message, lambda: order_asked(fields.dialect, fields.order))
     rows = named(message, lambda: _rows(message, fields, settings))
     _limit(message, "logprobs", fields.logprobs, settings.max_logprobs)
     shared, values = _values(message, fields.params, len(rows), settings)
@@ -81,28 +72,7 @@ def sample_job(message: Message, settings: Settings) -> SampleJob:
     _limit(message, "params.n", draws, settings.max_draws, "draws a request")
     _limit(message, "logprobs", fields.logprobs * len(rows), settings.max_draws, "log-probabilities a request")
     _limit(message, "params", _edits(shared, values), settings.max_edits, "edits a request")
-    return SampleJob(rows, values, shared, fields)
-
-
-def softmax_job(message: Message, settings: Settings) -> SoftmaxJob:
-    """Check a softmax request.
-
-    Raises:
-        Invalid: naming the field.
-    """
-    fields = check(SoftmaxFields, message.fields, message.path)
-    only(message, ("logits",))
-    rows = named(message, lambda: _dense(message, None, settings))
-    sent = fields.temperature
-    if isinstance(sent, list) and len(sent) != len(rows):
-        raise Invalid.at(
-            message.path("temperature"), f"expected one number, or one for each of {len(rows)} rows, got {len(sent)}"
-        )
-    try:
-        each = [HOT.check(item) for item in (sent if isinstance(sent, list) else [sent])]
-    except ParameterError as error:
-        raise Invalid.at(message.path("temperature"), error.message) from None
-    return SoftmaxJob(rows, each if isinstance(sent, list) else each * len(rows), fields.kind)
+    return SampleJob(rows, values, shared, fields, order)
 
 
 def named(message: Message, build: Callable[[], T]) -> T:
@@ -125,6 +95,22 @@ class Naming:
             raise Invalid.at(self._message.path(error.field), error.message) from None
 
 
+def order_asked(dialect: str, own: object) -> Order:
+    """Return the order of a request.
+
+    Raises:
+        ParameterError: as `order_of`, or `order` is no list of names.
+    """
+    if own is None:
+        return order_of(dialect)
+    if not isinstance(own, list):
+        raise ParameterError("order", f"expected a list of transforms, got {type(own).__name__}")
+    for place, name in enumerate(own):
+        if not isinstance(name, str):
+            raise ParameterError(f"order[{place}]", f"expected the name of a transform, got {type(name).__name__}")
+    return order_of(dialect, tuple(own))
+
+
 def rows_of(message: Message) -> int:
     """Return how many rows a message seems to have, before anything of it is checked."""
     return max((tensor.shape[0] for tensor in message.tensors.values() if tensor.shape), default=0)
@@ -135,26 +121,44 @@ def _rows(message: Message, fields: SampleFields, settings: Settings) -> DenseRo
     if mask is not None and mask.dtype == torch.int64 and message.form == "json":
         mask = _words(mask)
     heads = [name for name in (*_HEAD, *_HEAD_OPTIONS) if name in message.tensors]
-    if not heads and fields.vocab_size is None:
-        only(message, ("logits", "mask"))
-        return _dense(message, mask, settings)
+    if not heads and ("logits" in message.tensors or fields.vocab_size is None):
+        only(message, ("logits", "mask", *_HISTORY, "guidance_logits"))
+        return _dense(message, mask, fields.vocab_size, settings)
     if "logits" in message.tensors:
         raise Invalid.at(message.path("logits"), "send either logits or the head form, not both")
     return _head(message, mask, fields, settings)
 
 
-def _dense(message: Message, mask: torch.Tensor | None, settings: Settings) -> DenseRows:
+def _dense(message: Message, mask: torch.Tensor | None, vocab_size: int | None, settings: Settings) -> DenseRows:
     if "logits" not in message.tensors:
         raise Invalid.at(message.path("logits"), "is required: [rows, vocab], or the head form")
     shape = message.tensors["logits"].shape
     if len(shape) == 2:
         _limit(message, "logits", shape[0], settings.max_rows, "rows")
         _limit(message, "logits", shape[1], settings.max_vocab_size, "logits a row")
-    return DenseRows(to_torch(message.tensors["logits"]), mask)
+    logits, guidance = to_torch(message.tensors["logits"]), _sent(message, "guidance_logits")
+    if vocab_size is not None and logits.ndim == 2:
+        if vocab_size > logits.shape[1]:
+            raise Invalid.at("vocab_size", f"must be at most the {logits.shape[1]} logits of a row, got {vocab_size}")
+        logits = logits[:, :vocab_size]  # the rest pads them
+        mask = mask if mask is None or mask.ndim != 2 else mask[:, : -(-vocab_size // 32)]
+        guidance = guidance if guidance is None or guidance.ndim != 2 else guidance[:, :vocab_size]
+    return DenseRows(logits, mask, **_history(message, settings), guidance_logits=guidance)
+
+
+def _history(message: Message, settings: Settings) -> dict[str, torch.Tensor]:
+    sent = {name: to_torch(message.tensors[name]) for name in _HISTORY if name in message.tensors}
+    for name, ids in sent.items():
+        _limit(message, name, ids.numel(), settings.max_history_ids, "token ids a request")
+    return sent
+
+
+def _sent(message: Message, name: str) -> torch.Tensor | None:
+    return to_torch(message.tensors[name]) if name in message.tensors else None
 
 
 def _head(message: Message, mask: torch.Tensor | None, fields: SampleFields, settings: Settings) -> HeadRows:
-    only(message, (*_HEAD, *_HEAD_OPTIONS, "mask"))
+    only(message, (*_HEAD, *_HEAD_OPTIONS, "mask", *_HISTORY))
     for name in _HEAD:
         if name not in message.tensors:
             raise Invalid.at(
@@ -178,6 +182,7 @@ def _head(message: Message, mask: torch.Tensor | None, fields: SampleFields, set
         temperatures=tuple(temperatures.double().tolist()),
         finite_count=tensors.get("head_finite_count"),
         mask=mask,
+        **_history(message, settings),
     )
 
 
@@ -205,10 +210,10 @@ def _values(message: Message, sent: object, rows: int, settings: Settings) -> tu
 
 
 def _edits(shared: Values | None, values: list[Values]) -> int:
-    """Count the edits of a request: each list once, each bias as often as it is applied."""
+    """Count the edits of a request: each list once, what is looked at for each row as often as there are rows."""
     lists = values if shared is None else [shared]
-    ids = sum(len(one[name] or ()) for one in lists for name in ("banned_ids", "allowed_ids", "logit_bias"))
-    return ids + sum(len(one["logit_bias"] or ()) for one in values)
+    ids = sum(len(one[name] or ()) for one in lists for name in _ID_LISTS)
+    return ids + sum(len(one["logit_bias"] or ()) + sum(map(len, one["bad_words"] or ())) for one in values)
 
 
 def _checked(message: Message, params: object, path: str, settings: Settings) -> Values:

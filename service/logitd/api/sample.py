@@ -11,7 +11,16 @@ from logitd.api.problems import responses
 from logitd.api.quick import MESSAGE, quick_job
 from logitd.api.requests import Naming, SampleJob, rows_of, sample_job
 from logitd.api.rows import refuse_bad
-from logitd.api.schemas import HEAD_SCHEMA, LOGITS_SCHEMA, MASK_SCHEMA, SampleFields, json_body, request_body
+from logitd.api.schemas import (
+    GUIDANCE_SCHEMA,
+    HEAD_SCHEMA,
+    IDS_SCHEMA,
+    LOGITS_SCHEMA,
+    MASK_SCHEMA,
+    SampleFields,
+    json_body,
+    request_body,
+)
 from logitd.engine import Engine
 from logitd.errors import Invalid
 from logitd.wire.message import Message
@@ -20,7 +29,15 @@ from logitd_kernels.errors import ParameterError
 
 router = APIRouter(prefix="/v1", tags=["sampling"])
 
-_BODY = json_body(SampleFields, {"logits": LOGITS_SCHEMA, "head": HEAD_SCHEMA, "mask": MASK_SCHEMA}, [])
+_TENSORS = {
+    "logits": LOGITS_SCHEMA,
+    "head": HEAD_SCHEMA,
+    "mask": MASK_SCHEMA,
+    "prompt_ids": IDS_SCHEMA,
+    "output_ids": IDS_SCHEMA,
+    "guidance_logits": GUIDANCE_SCHEMA,
+}
+_BODY = json_body(SampleFields, _TENSORS, [])
 
 
 @router.post("/sample", responses=responses(), openapi_extra=request_body(_BODY))

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from logitd.errors import FieldError, Invalid
 from logitd.wire import json as wire_json
 from logitd.wire.known import ROWS, Tensors
-from logitd_kernels import PARAMETERS
+from logitd_kernels import PARAMETERS, TRANSFORMS
+from logitd_kernels.sampling.order import DIALECTS
 from logitd_kernels.softmax import KINDS
 
 Json = dict[str, Any]
@@ -23,9 +24,17 @@ _FLOATS: Json = {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type
 _ROWS: Json = {"type": "array", "items": _FLOATS}
 _IDS: Json = {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}
 
-_HOT: Json = {"type": "number", "exclusiveMinimum": 0, "description": "Softmax temperature, for all rows or for each."}
+_HOT: Json = {"type": "number", "exclusiveMinimum": 0}
 
 LOGITS_SCHEMA: Json = {**_ROWS, "description": '[rows, vocab] logits; null and "-inf" mean −inf.'}
+ORDER_SCHEMA: Json = {
+    "anyOf": [
+        {"type": "array", "items": {"enum": [one.name for one in TRANSFORMS]}, "uniqueItems": True},
+        {"type": "null"},
+    ]
+}
+IDS_SCHEMA: Json = {**_IDS, "description": "[rows, tokens] ids, padded with -1."}
+GUIDANCE_SCHEMA: Json = {**_ROWS, "description": "[rows, vocab] logits of the same rows without what guides them."}
 MASK_SCHEMA: Json = {
     **_IDS,
     "description": "[rows, ⌈vocab/32⌉] int32 bitmask, least significant bit first, 1 = allowed.",
@@ -65,19 +74,40 @@ class SampleFields(StrictFields):
     logprobs_mode: Literal["raw", "processed"] = Field(
         "raw", description="Of the untouched row at T = 1, or after edits and temperature."
     )
-    trace: bool = Field(False, description="Report entropy and support after each active transform.")
+    trace: bool = Field(
+        False, description="Report what each active transform left, and in words which parameter decided (whole rows)."
+    )
     strict: bool = Field(False, description="Refuse the request (422) if any row is bad.")
-    dialect: Literal["vllm"] = Field("vllm", description="The order in which transforms act.")
-    vocab_size: int | None = Field(None, ge=1, description="V, with the head form only (in JSON: inside head).")
+    dialect: Literal[tuple(DIALECTS)] = Field("vllm", description="The system whose order the transforms act in.")  # type: ignore[valid-type]
+    order: Annotated[Any, WithJsonSchema(ORDER_SCHEMA)] = Field(
+        None,
+        description="Transforms in an order of your own; those it leaves out keep their place behind the dialect's.",
+    )
+    vocab_size: int | None = Field(
+        None,
+        ge=1,
+        description="V: of a head form, where JSON has it inside head; of whole rows that are padded beyond it.",
+    )
+
+
+def _one_or_each(name: str) -> Json:
+    """Return the schema of a parameter that all rows share, or that each has."""
+    one = {key: value for key, value in PARAMETERS[name].schema().items() if key not in ("default", "description")}
+    return {"anyOf": [one, {"type": "array", "items": one}]}
 
 
 class SoftmaxFields(StrictFields):
     """Everything in a softmax request that is not a tensor."""
 
-    temperature: Annotated[Any, WithJsonSchema({"anyOf": [_HOT, {"type": "array", "items": _HOT}], "default": 1.0})] = (
-        1.0
+    temperature: Annotated[Any, WithJsonSchema({"anyOf": [_HOT, {"type": "array", "items": _HOT}]})] = Field(
+        1.0, description="T > 0, for all rows or for each."
     )
     kind: Literal[KINDS] = Field("softmax", description="What `values` holds; logsumexp leaves it out.")  # type: ignore[valid-type]
+    seed: Annotated[Any, WithJsonSchema(_one_or_each("seed"))] = Field(
+        None, description="Key of the noise of gumbel_softmax, for all rows or for each; drawn for each if null."
+    )
+    stream: Annotated[Any, WithJsonSchema(_one_or_each("stream"))] = Field(0, description="Counter word of the noise.")
+    step: Annotated[Any, WithJsonSchema(_one_or_each("step"))] = Field(0, description="Counter word of the noise.")
 
 
 def check(model: type[Fields], fields: Mapping[str, Any], path_of: Callable[[str], str] = str) -> Fields:
@@ -105,7 +135,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 def json_body(model: type[StrictFields], tensors: Json, required: list[str]) -> Json:
     """Return the OpenAPI schema of a JSON body: the model's fields and the tensors as nested lists."""
     schema = model.model_json_schema()
-    schema["properties"] = {**tensors, **{k: v for k, v in schema["properties"].items() if k != "vocab_size"}}
+    schema["properties"] = {**tensors, **schema["properties"]}
     return {**schema, "required": required} if required else schema
 
 

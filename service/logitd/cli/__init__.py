@@ -1,11 +1,11 @@
-"""The `logitd` command: `serve`, `sample`, `attention` and `info`."""
+"""The `logitd` command: `serve`, `sample`, `analyze`, `attention`, `verify-theory` and `info`."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from logitd.cli import attention, info, sample, serve
+from logitd.cli import analyze, attention, info, sample, serve, theory
 from logitd.cli.failure import CannotRun
 from logitd.errors import ClientError
 from logitd.version import __version__
@@ -43,7 +43,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     command = arguments[0] if arguments else None
     serve.add_command(commands, chosen=command == "serve")
     flags = sample.add_command(commands)
+    analyze.add_command(commands)
     attention.add_command(commands)
+    theory.add_command(commands)
     info.add_command(commands)
     params: dict[str, Any] = {}
     if command == "sample":

@@ -32,6 +32,10 @@ def add_command(commands: "Commands") -> set[str]:
         parser.add_argument("--logprobs", type=int, default=0, metavar="N", help="show the N likeliest tokens"),
         parser.add_argument("--logprobs-mode", default="raw", metavar="MODE", help="raw (default) or processed"),
         parser.add_argument("--trace", action="store_true", help="show the distribution after each transform"),
+        parser.add_argument(
+            "--dialect", default="vllm", metavar="NAME", help="order: vllm, hf, llama.cpp, sglang, exllama"
+        ),
+        parser.add_argument("--order", metavar="NAMES", help="transforms in your own order, with commas between"),
         parser.add_argument("--strict", action="store_true", help="refuse the request if any row is bad"),
         parser.add_argument("--json", action="store_true", help="print the rows as JSON"),
         parser.add_argument("--vocab-size", type=int, metavar="V", help="for a file in head form that lacks it"),
@@ -79,6 +83,8 @@ def run(options: argparse.Namespace) -> int:
                 logprobs_mode=options.logprobs_mode,
                 trace=options.trace,
                 strict=options.strict,
+                dialect=options.dialect,
+                order=options.order and options.order.split(","),
                 compact=options.compact,
             )
         except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Where `logitd sample` reads logits: a file or standard input, .npy, safetensors or JSON, told apart by content."""
+"""Where commands read logits: a file or standard input, .npy, safetensors or JSON, told apart by content."""
 
 import io
 import json
@@ -12,10 +12,10 @@ import numpy as np
 
 from logitd.cli.failure import CannotRun
 from logitd.client import Head
-from logitd.client.arrays import FLOATS
+from logitd.client.arrays import FLOATS, rows_of
 from logitd.errors import Malformed
 from logitd.wire import safetensors
-from logitd.wire.tensor import Tensor
+from logitd.wire.tensor import ITEM_BYTES, Tensor
 
 _NPY_MAGIC = b"\x93NUMPY"
 
@@ -45,6 +45,23 @@ def read(path: str, vocab_size: int | None) -> Source:
         return _parse(content, vocab_size)
     except (Malformed, ValueError, OverflowError, EOFError, RecursionError) as error:
         raise CannotRun(f"{'standard input' if path == '-' else path}: {error}") from error
+
+
+def one_row(logits: object, index: int, path: str) -> Tensor:
+    """Return one row of logits as [1, V].
+
+    Raises:
+        CannotRun: there is no such row, or these are not rows of floats.
+    """
+    try:
+        rows = rows_of(logits)
+    except (TypeError, ValueError) as error:
+        raise CannotRun(f"{path}: {error}") from error
+    count, vocab_size = rows.shape
+    if not 0 <= index < count:
+        raise CannotRun(f"--row {index}: {path} has rows 0 to {count - 1}" if count else f"{path} has no rows")
+    size_bytes = vocab_size * ITEM_BYTES[rows.dtype]
+    return Tensor(rows.dtype, (1, vocab_size), rows.data[index * size_bytes : (index + 1) * size_bytes])
 
 
 def _parse(content: bytes, vocab_size: int | None) -> Source:

@@ -25,7 +25,9 @@ def as_tables(result: SampleResult) -> str:
         elif not row.exact:
             lines[index + 1] += "  not exact"
     lines += _section(["row", "top token", "logprob"], _tops(result.rows))
-    lines += _section(["row", "transform", "entropy", "kept", "mass"], _traces(result.rows))
+    lines += _section(["row", "transform", "entropy", "kept", "mass", "largest p"], _traces(result.rows))
+    notes = [f"row {i}: {note}" for i, row in enumerate(result.rows) for note in row.notes or ()]
+    lines += ["", *notes] if notes else []
     return "\n".join(lines)
 
 
@@ -51,7 +53,7 @@ def _tops(rows: Sequence[Row]) -> list[list[str]]:
 
 def _traces(rows: Sequence[Row]) -> list[list[str]]:
     return [
-        [str(i), step.transform, _number(step.entropy), _number(step.kept), _number(step.kept_mass)]
+        [str(i), step.transform, *map(_number, (step.entropy, step.kept, step.kept_mass, step.max_probability))]
         for i, row in enumerate(rows)
         for step in row.trace or ()
     ]

@@ -6,6 +6,7 @@ translates httpx; `connections` are thin loops over them, once blocking and once
 `sharing` holds conversations about shared memory, of which `region` is a piece and `placed` a request.
 """
 
+from logitd.client.analyze_results import AnalyzeResult, RowWarning
 from logitd.client.asynchronous import AsyncClient
 from logitd.client.attention_results import (
     AttentionResult,
@@ -19,9 +20,12 @@ from logitd.client.attention_results import (
 from logitd.client.blocking import Client
 from logitd.client.compact import Head
 from logitd.client.results import Row, RowError, SampleResult, SoftmaxResult, TopLogprob, TraceStep
+from logitd.client.score_results import ScoreResult
 from logitd.client.sessions import AsyncSession, Session
+from logitd.client.verify_results import VerifyResult
 
 __all__ = [
+    "AnalyzeResult",
     "AsyncClient",
     "AsyncSession",
     "AttentionResult",
@@ -33,11 +37,14 @@ __all__ = [
     "Recommendation",
     "Row",
     "RowError",
+    "RowWarning",
     "SampleResult",
+    "ScoreResult",
     "Session",
     "SoftmaxResult",
     "TopLogprob",
     "TraceStep",
     "Trial",
     "TrialHead",
+    "VerifyResult",
 ]

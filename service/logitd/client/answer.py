@@ -1,5 +1,6 @@
 """What the clients receive: answers and problem documents into results and typed errors, without any I/O."""
 
+import dataclasses
 import json
 import math
 import time
@@ -56,7 +57,14 @@ def read_softmax(body: bytes) -> SoftmaxResult:
         tensors, response = decode(body)
         columns = _columns(tensors, len(response["rows"]))
         errors = [_row_error(rest) for rest in response["rows"]]
-        return SoftmaxResult(columns.get("values"), columns["log_z"], columns["entropy"], errors, response["seconds"])
+        return SoftmaxResult(
+            values=columns.get("values"),
+            log_z=columns["log_z"],
+            entropy=columns["entropy"],
+            errors=errors,
+            seconds=response["seconds"],
+            seed=columns.get("seed"),
+        )
 
 
 def read_info(body: bytes) -> Json:
@@ -121,6 +129,8 @@ def _row(columns: Columns, index: int, rest: Json) -> Row:
         logprob_raw=_known(columns["logprob_raw"][index]) if "logprob_raw" in columns else None,
         top=None if error or "top_tokens" not in columns else _top(columns, index),
         trace=_trace(rest.get("trace")),
+        notes=None if rest.get("notes") is None else tuple(rest["notes"]),
+        state=rest.get("state"),
     )
 
 
@@ -152,7 +162,8 @@ def _pairs(tokens: NDArray[Any], logprobs: NDArray[Any]) -> list[tuple[int, floa
 def _trace(steps: list[Json] | None) -> tuple[TraceStep, ...] | None:
     if steps is None:
         return None
-    return tuple(TraceStep(s["transform"], s["entropy"], s["kept"], s["kept_mass"]) for s in steps)
+    names = [field.name for field in dataclasses.fields(TraceStep)]
+    return tuple(TraceStep(**{name: step[name] for name in names}) for step in steps)
 
 
 def _known(number: np.generic) -> Any:  # noqa: ANN401

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import httpx
 
+from logitd.client.analyze_call import Temperatures, analyze_call
+from logitd.client.analyze_results import AnalyzeResult
 from logitd.client.attention_call import Layer, attention_call, compare_call, plan_call
 from logitd.client.attention_results import AttentionResult, Comparison
 from logitd.client.call import info_call, sample_request, softmax_call
@@ -13,10 +15,14 @@ from logitd.client.connections import AsyncConnection
 from logitd.client.events import Progress
 from logitd.client.request import Parameters
 from logitd.client.results import SampleResult, SoftmaxResult
+from logitd.client.score_call import score_call
+from logitd.client.score_results import ScoreResult
 from logitd.client.session_call import import_call, open_call
 from logitd.client.sessions import AsyncSession
 from logitd.client.sharing import Sharing
 from logitd.client.transport import PathLike, Service
+from logitd.client.verify_call import verify_call
+from logitd.client.verify_results import VerifyResult
 
 
 class AsyncClient:
@@ -45,10 +51,16 @@ class AsyncClient:
         *,
         params: Parameters | Sequence[Parameters] | None = None,
         mask: object = None,
+        prompt_ids: object = None,
+        output_ids: object = None,
+        guidance_logits: object = None,
         logprobs: int = 0,
         logprobs_mode: str = "raw",
         trace: bool = False,
         strict: bool = False,
+        dialect: str = "vllm",
+        order: Sequence[str] | None = None,
+        vocab_size: int | None = None,
         compact: int | None = None,
         **parameters: Any,  # noqa: ANN401
     ) -> SampleResult:
@@ -58,22 +70,128 @@ class AsyncClient:
             logits,
             params=params,
             keywords=parameters,
-            mask=mask,
+            beside={
+                "mask": mask,
+                "prompt_ids": prompt_ids,
+                "output_ids": output_ids,
+                "guidance_logits": guidance_logits,
+            },
             logprobs=logprobs,
             logprobs_mode=logprobs_mode,
             trace=trace,
             strict=strict,
+            dialect=dialect,
+            order=order,
+            vocab_size=vocab_size,
             size=compact,
         )
         if self._sharing.suits(request):
             return await self._connection.converse(self._sharing.sampled(request))
         return await self._connection.run(await asyncio.to_thread(request.call))
 
+    async def verify(
+        self,
+        target_logits: object,
+        draft_ids: object,
+        *,
+        draft_probs: object = None,
+        draft_logits: object = None,
+        draft_lengths: object = None,
+        prompt_ids: object = None,
+        output_ids: object = None,
+        params: Parameters | Sequence[Parameters] | None = None,
+        draft_params: Parameters | Sequence[Parameters] | None = None,
+        method: str = "standard",
+        strict: bool = False,
+        dialect: str = "vllm",
+        order: Sequence[str] | None = None,
+        vocab_size: int | None = None,
+        **parameters: Any,  # noqa: ANN401
+    ) -> VerifyResult:
+        """Accept draft tokens of speculative decoding: see `Client.verify`."""
+        call = verify_call(
+            target_logits,
+            draft_ids,
+            beside={
+                "draft_probs": draft_probs,
+                "draft_logits": draft_logits,
+                "draft_lengths": draft_lengths,
+                "prompt_ids": prompt_ids,
+                "output_ids": output_ids,
+            },
+            params=params,
+            draft_params=draft_params,
+            method=method,
+            strict=strict,
+            dialect=dialect,
+            order=order,
+            vocab_size=vocab_size,
+            keywords=parameters,
+        )
+        return await self._connection.run(call)
+
     async def softmax(
-        self, logits: object, temperature: float | Sequence[float] = 1.0, kind: str = "softmax"
+        self,
+        logits: object,
+        temperature: float | Sequence[float] = 1.0,
+        kind: str = "softmax",
+        *,
+        seed: int | str | Sequence[int | str | None] | None = None,
+        stream: int | Sequence[int] | None = None,
+        step: int | Sequence[int] | None = None,
     ) -> SoftmaxResult:
-        """Return softmax, log-softmax or log-sum-exp of every row: see `Client.softmax`."""
-        return await self._connection.run(softmax_call(logits, temperature, kind))
+        """Return a distribution of every row: see `Client.softmax`."""
+        noise = {"seed": seed, "stream": stream, "step": step}
+        return await self._connection.run(softmax_call(logits, temperature, kind, noise))
+
+    async def score(
+        self,
+        logits: object,
+        targets: object,
+        *,
+        params: Parameters | Sequence[Parameters] | None = None,
+        mask: object = None,
+        prompt_ids: object = None,
+        output_ids: object = None,
+        guidance_logits: object = None,
+        gradient: bool = False,
+        dialect: str = "vllm",
+        order: Sequence[str] | None = None,
+        vocab_size: int | None = None,
+        **parameters: Any,  # noqa: ANN401
+    ) -> ScoreResult:
+        """Return log-probability, rank, cross-entropy and perplexity of given tokens: see `Client.score`."""
+        beside = {
+            "mask": mask,
+            "prompt_ids": prompt_ids,
+            "output_ids": output_ids,
+            "guidance_logits": guidance_logits,
+        }
+        call = score_call(
+            logits,
+            targets,
+            gradient=gradient,
+            params=params,
+            keywords=parameters,
+            beside=beside,
+            dialect=dialect,
+            order=order,
+            vocab_size=vocab_size,
+        )
+        return await self._connection.run(call)
+
+    async def analyze(
+        self,
+        logits: object,
+        temperatures: Temperatures = (1.0,),
+        *,
+        entropy: float | None = None,
+        mass: float | None = None,
+        params: Parameters | None = None,
+    ) -> AnalyzeResult:
+        """See every row as a Boltzmann distribution over temperatures: see `Client.analyze`."""
+        call = analyze_call(logits, temperatures, entropy=entropy, mass=mass, params=params)
+        return await self._connection.run(call)
 
     async def attention(
         self,

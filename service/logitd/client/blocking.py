@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import httpx
 
+from logitd.client.analyze_call import Temperatures, analyze_call
+from logitd.client.analyze_results import AnalyzeResult
 from logitd.client.attention_call import Layer, attention_call, compare_call, plan_call
 from logitd.client.attention_results import AttentionResult, Comparison
 from logitd.client.call import info_call, sample_request, softmax_call
@@ -13,10 +15,14 @@ from logitd.client.connections import Connection
 from logitd.client.events import Progress
 from logitd.client.request import Parameters
 from logitd.client.results import SampleResult, SoftmaxResult
+from logitd.client.score_call import score_call
+from logitd.client.score_results import ScoreResult
 from logitd.client.session_call import import_call, open_call
 from logitd.client.sessions import Session
 from logitd.client.sharing import Sharing
 from logitd.client.transport import PathLike, Service
+from logitd.client.verify_call import verify_call
+from logitd.client.verify_results import VerifyResult
 
 
 class Client:
@@ -68,10 +74,16 @@ class Client:
         *,
         params: Parameters | Sequence[Parameters] | None = None,
         mask: object = None,
+        prompt_ids: object = None,
+        output_ids: object = None,
+        guidance_logits: object = None,
         logprobs: int = 0,
         logprobs_mode: str = "raw",
         trace: bool = False,
         strict: bool = False,
+        dialect: str = "vllm",
+        order: Sequence[str] | None = None,
+        vocab_size: int | None = None,
         compact: int | None = None,
         **parameters: Any,  # noqa: ANN401
     ) -> SampleResult:
@@ -82,10 +94,16 @@ class Client:
                 CPU). −inf forbids a token. Or a `Head`, already in head form.
             params: sampling parameters, one mapping for all rows or one for each.
             mask: [B, ⌈V/32⌉] int32, least significant bit first, 1 = allowed.
+            prompt_ids, output_ids: [B, L] int32 or int64, the tokens of each sequence so far, padded with −1: what
+                penalties, `dry`, `bad_words` and others look at.
+            guidance_logits: [B, V], for `guidance_scale`.
             logprobs: how many top log-probabilities to report for each row.
             logprobs_mode: `raw`, of the untouched row at T = 1, or `processed`, after edits and temperature.
-            trace: report the distribution after each active transform.
+            trace: report the distribution after each active transform, and which parameter decided.
             strict: refuse the request if any row is bad.
+            dialect: the system whose order the transforms act in: vllm, hf, llama.cpp, sglang or exllama.
+            order: names of transforms in an order of your own.
+            vocab_size: V of rows that are padded beyond it.
             compact: send only this many of each row's largest logits, with log Z of the whole row. A row whose answer
                 would then depend on the rest fails with `head_too_short`, unless `allow_inexact` is set.
             parameters: sampling parameters for every row, under what `params` says: `temperature=0.7, seed=1`.
@@ -94,28 +112,171 @@ class Client:
             logits,
             params=params,
             keywords=parameters,
-            mask=mask,
+            beside={
+                "mask": mask,
+                "prompt_ids": prompt_ids,
+                "output_ids": output_ids,
+                "guidance_logits": guidance_logits,
+            },
             logprobs=logprobs,
             logprobs_mode=logprobs_mode,
             trace=trace,
             strict=strict,
+            dialect=dialect,
+            order=order,
+            vocab_size=vocab_size,
             size=compact,
         )
         if self._sharing.suits(request):
             return self._connection.converse(self._sharing.sampled(request))
         return self._connection.run(request.call())
 
+    def verify(
+        self,
+        target_logits: object,
+        draft_ids: object,
+        *,
+        draft_probs: object = None,
+        draft_logits: object = None,
+        draft_lengths: object = None,
+        prompt_ids: object = None,
+        output_ids: object = None,
+        params: Parameters | Sequence[Parameters] | None = None,
+        draft_params: Parameters | Sequence[Parameters] | None = None,
+        method: str = "standard",
+        strict: bool = False,
+        dialect: str = "vllm",
+        order: Sequence[str] | None = None,
+        vocab_size: int | None = None,
+        **parameters: Any,  # noqa: ANN401
+    ) -> VerifyResult:
+        """Accept draft tokens so that the sequence is distributed as if the target model alone had sampled it.
+
+        Args:
+            target_logits: [B, n + 1, V], of the target model before each draft token, and after the last; dtypes as for
+                `sample`.
+            draft_ids: [B, n] int32 or int64; −1 is no token, and ends the draft of its row.
+            draft_probs: [B, n, V], the distributions that the tokens were drawn from; or
+            draft_logits: [B, n, V], the logits behind them; or neither, for drafts that were not drawn (n-grams).
+            draft_lengths: [B] how many draft tokens each row has; by default up to its first −1.
+            prompt_ids, output_ids: [B, L], the tokens of each sequence before the draft, padded with −1: what penalties
+                count, together with the draft.
+            params: sampling parameters of the target, one mapping for all rows or one for each.
+            draft_params: those of `draft_logits`; by default the same.
+            method: `standard`, or `block`, which accepts no fewer tokens on average.
+            strict: refuse the request if any row is bad.
+            dialect, order, vocab_size: as for `sample`, of target and draft.
+            parameters: sampling parameters for every row, under what `params` says: `temperature=0.7, seed=1`.
+        """
+        call = verify_call(
+            target_logits,
+            draft_ids,
+            beside={
+                "draft_probs": draft_probs,
+                "draft_logits": draft_logits,
+                "draft_lengths": draft_lengths,
+                "prompt_ids": prompt_ids,
+                "output_ids": output_ids,
+            },
+            params=params,
+            draft_params=draft_params,
+            method=method,
+            strict=strict,
+            dialect=dialect,
+            order=order,
+            vocab_size=vocab_size,
+            keywords=parameters,
+        )
+        return self._connection.run(call)
+
     def softmax(
-        self, logits: object, temperature: float | Sequence[float] = 1.0, kind: str = "softmax"
+        self,
+        logits: object,
+        temperature: float | Sequence[float] = 1.0,
+        kind: str = "softmax",
+        *,
+        seed: int | str | Sequence[int | str | None] | None = None,
+        stream: int | Sequence[int] | None = None,
+        step: int | Sequence[int] | None = None,
     ) -> SoftmaxResult:
-        """Return softmax, log-softmax or log-sum-exp of every row, with log Z and entropy.
+        """Return a distribution of every row, with log Z and entropy.
 
         Args:
             logits: as for `sample`, whole rows.
             temperature: T > 0, for all rows or one for each.
-            kind: `softmax`, `log_softmax`, or `logsumexp`, which leaves `values` out.
+            kind: `softmax`, `log_softmax`, `logsumexp`, which leaves `values` out, `sparsemax`, `entmax15`, or
+                `gumbel_softmax`.
+            seed: what the noise of `gumbel_softmax` is drawn from, for all rows or for each; None has the service draw
+                one for each row, which the result tells.
+            stream, step: which noise of a seed, for all rows or for each; 0 by default.
         """
-        return self._connection.run(softmax_call(logits, temperature, kind))
+        noise = {"seed": seed, "stream": stream, "step": step}
+        return self._connection.run(softmax_call(logits, temperature, kind, noise))
+
+    def score(
+        self,
+        logits: object,
+        targets: object,
+        *,
+        params: Parameters | Sequence[Parameters] | None = None,
+        mask: object = None,
+        prompt_ids: object = None,
+        output_ids: object = None,
+        guidance_logits: object = None,
+        gradient: bool = False,
+        dialect: str = "vllm",
+        order: Sequence[str] | None = None,
+        vocab_size: int | None = None,
+        **parameters: Any,  # noqa: ANN401
+    ) -> ScoreResult:
+        """Return log-probability, rank, cross-entropy and perplexity of a token that is given for each row.
+
+        Args:
+            logits: as for `sample`, whole rows.
+            targets: [B] int32 or int64, or an int for one row; −1 leaves a row out.
+            params, parameters: of `logprob`, as for `sample`; `logprob_raw` is of the untouched row.
+            mask, prompt_ids, output_ids, guidance_logits, dialect, order, vocab_size: as for `sample`.
+            gradient: return p − y, the gradient of −logprob_raw by the logits.
+        """
+        beside = {
+            "mask": mask,
+            "prompt_ids": prompt_ids,
+            "output_ids": output_ids,
+            "guidance_logits": guidance_logits,
+        }
+        call = score_call(
+            logits,
+            targets,
+            gradient=gradient,
+            params=params,
+            keywords=parameters,
+            beside=beside,
+            dialect=dialect,
+            order=order,
+            vocab_size=vocab_size,
+        )
+        return self._connection.run(call)
+
+    def analyze(
+        self,
+        logits: object,
+        temperatures: Temperatures = (1.0,),
+        *,
+        entropy: float | None = None,
+        mass: float | None = None,
+        params: Parameters | None = None,
+    ) -> AnalyzeResult:
+        """See every row as a Boltzmann distribution, E = −z, over temperatures: energies, entropy, heat capacity.
+
+        Args:
+            logits: as for `sample`, whole rows.
+            temperatures: T > 0, a list, or a range with both ends: `{"from": 0.2, "to": 2, "step": 0.1}`.
+            entropy: nats; find the temperature at which each row has it.
+            mass: find how many of the likeliest tokens hold this probability.
+            params: sampling parameters, to be warned where one masks another; they change no number here.
+        """
+        call = analyze_call(logits, temperatures, entropy=entropy, mass=mass, params=params)
+        return self._connection.run(call)
 
     def attention(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -54,17 +55,22 @@ def sample_request(
     *,
     params: Parameters | Sequence[Parameters] | None = None,
     keywords: Parameters = {},  # noqa: B006  (never written to)
-    mask: object = None,
+    beside: Mapping[str, object] = MappingProxyType({}),
     logprobs: int = 0,
     logprobs_mode: str = "raw",
     trace: bool = False,
     strict: bool = False,
+    dialect: str = "vllm",
+    order: Sequence[str] | None = None,
+    vocab_size: int | None = None,
     size: int | None = None,
 ) -> SampleRequest:
-    """Build a request to sample; the arguments are those of `Client.sample`, `size` its `compact`.
+    """Build a request to sample; the arguments are those of `Client.sample`.
+
+    `size` is its `compact`, `beside` its other tensors by name.
 
     Raises:
-        TypeError, ValueError: logits, mask or parameters that cannot be sent at all; the service judges the rest.
+        TypeError, ValueError: tensors or parameters that cannot be sent at all; the service judges the rest.
     """
     merged = _merged(params, keywords)
     fields: dict[str, Any] = {
@@ -74,25 +80,32 @@ def sample_request(
         "trace": trace,
         "strict": strict,
     }
+    own = {"dialect": None if dialect == "vllm" else dialect, "order": order and list(order), "vocab_size": vocab_size}
+    fields |= {name: value for name, value in own.items() if value is not None}
     rows = _rows(logits, size, merged)
     if isinstance(rows, Head):
         fields["vocab_size"] = rows.vocab_size
         tensors = _head_tensors(rows)
     else:
         tensors = {"logits": rows}
-    if mask is not None:
-        tensors["mask"] = as_rows(tensor_of(mask))
+    tensors |= {name: as_rows(tensor_of(value)) for name, value in beside.items() if value is not None}
     return SampleRequest(tensors, fields)
 
 
-def softmax_call(logits: object, temperature: float | Sequence[float], kind: str) -> Call[SoftmaxResult]:
-    """Build POST /v1/softmax; the arguments are those of `Client.softmax`.
+def softmax_call(
+    logits: object, temperature: float | Sequence[float], kind: str, noise: Parameters = MappingProxyType({})
+) -> Call[SoftmaxResult]:
+    """Build POST /v1/softmax; the arguments are those of `Client.softmax`, `noise` its seed, stream and step.
 
     Raises:
         TypeError, ValueError: logits or a temperature that cannot be sent at all.
     """
-    fields = {"temperature": plain("temperature", temperature), "kind": kind}
-    return Call("POST", "/v1/softmax", BINARY, body_of({"logits": rows_of(logits)}, fields), True, read_softmax)
+    key = {name: plain(name, value) for name, value in noise.items() if value is not None}
+    fields = {"temperature": plain("temperature", temperature), "kind": kind, **key}
+    seeds = key["seed"] if isinstance(key.get("seed"), list) else [key.get("seed")]
+    repeatable = kind != "gumbel_softmax" or all(seed not in (None, -1) for seed in seeds)
+    body = body_of({"logits": rows_of(logits)}, fields)
+    return Call("POST", "/v1/softmax", BINARY, body, repeatable, read_softmax)
 
 
 def info_call() -> Call[dict[str, Any]]:

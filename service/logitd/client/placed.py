@@ -31,17 +31,21 @@ _OUTPUTS = {  # and what the numbers are exactly, which JSON writes as decimals
 }
 
 
+_UNSAYABLE = ("logprobs", "trace", "strict", "dialect", "order", "vocab_size")
+_STATEFUL = ("mirostat", "adaptive_target")  # whose state the answer would lack
+
+
 def is_expressible(request: SampleRequest) -> bool:
     """Return whether the protocol can say all of a request and all of its answer: whole rows, one draw, no extras."""
     fields, params = request.fields, request.params
-    if any(fields[name] for name in ("logprobs", "trace", "strict")) or not set(request.tensors) <= {"logits", "mask"}:
+    if any(fields.get(name) for name in _UNSAYABLE) or not set(request.tensors) <= {"logits", "mask"}:
         return False
     if request.tensors.get("mask", request.tensors["logits"]).dtype not in _DATATYPES:
         return False
     each = params if isinstance(params, list) else [params]
     if len(each) != request.tensors["logits"].shape[0] and isinstance(params, list):
         return False
-    if any(row.get("n", 1) != 1 for row in each):
+    if any(row.get("n", 1) != 1 or any(row.get(name) for name in _STATEFUL) for row in each):
         return False
     if isinstance(params, dict):
         return not isinstance(params.get("seed", 0), str)

@@ -29,12 +29,14 @@ class TopLogprob:
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """The distribution after one transform: entropy in nats, tokens kept, the mass they held."""
+    """The distribution after one transform: entropy in nats, tokens kept, the mass they had, largest probability."""
 
     transform: str
     entropy: float
     kept: int
     kept_mass: float
+    max_probability: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Row:
         logprob_raw: log-probability of `token` in the mode asked for (raw: untouched row, T = 1).
         top: the likeliest tokens in that mode, most likely first.
         trace: the distribution after each active transform.
+        notes: with a trace: which parameter decided what, and which had no effect.
+        state: what a stateful transform wants to find among the parameters of the sequence's next step.
     """
 
     token: int | None
@@ -74,6 +78,8 @@ class Row:
     logprob_raw: float | None = None
     top: tuple[TopLogprob, ...] | None = None
     trace: tuple[TraceStep, ...] | None = None
+    notes: tuple[str, ...] | None = None
+    state: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -158,10 +164,12 @@ class SoftmaxResult:
 
     Attributes:
         values: [B, V] float64 for float64 logits, else float32; None for logsumexp. A failed row's have no meaning.
-        log_z: [B] float64, log Σ e^(x/T); NaN where the row failed.
+        log_z: [B] float64, log Σ e^(x/T), of the noisy logits for gumbel_softmax; NaN where the row failed, and for
+            sparsemax and entmax15, which have none.
         entropy: [B] float64, nats; NaN where the row failed.
         errors: why each row failed, None for one that did not.
         seconds: where the service spent its time, by stage.
+        seed: [B] uint64, what replays the noise of gumbel_softmax; None for other kinds.
     """
 
     values: NDArray[np.floating[Any]] | None
@@ -169,3 +177,4 @@ class SoftmaxResult:
     entropy: NDArray[np.float64]
     errors: list[RowError | None]
     seconds: dict[str, float]
+    seed: NDArray[np.uint64] | None = None

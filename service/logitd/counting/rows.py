@@ -22,7 +22,8 @@ _COLUMNS = [np.array(bounds) for bounds in (_ENTROPY, _SUPPORT, _ENTROPY, _KEPT,
 _STRIDE = max(map(len, _COLUMNS)) + 1
 _OFFSETS = np.arange(0, len(_COLUMNS) * _STRIDE, _STRIDE)[:, None]
 
-_asked = itemgetter("temperature", *(cut.name for cut in CUTS))
+_NAMES = [cut.parameter.name for cut in CUTS if cut.parameter]
+_asked = itemgetter("temperature", "dynatemp_range", *_NAMES)
 _numbers = attrgetter("entropy", "entropy_kept", "kept", "kept_mass")
 
 
@@ -54,11 +55,12 @@ def count_rows(cells: Cells, answers: Sequence[RowResult | RowFault], values: Se
 
 
 @lru_cache(1024)  # traffic has few settings
-def _method(temperature: float, *cuts: float | None) -> tuple[str]:
+def _method(temperature: float, dynatemp_range: float, *cuts: float | None) -> tuple[str]:
     """Return what truncates a row, one of `METHODS`, as a label."""
-    if temperature == 0:
+    if temperature == 0 and not dynatemp_range:
         return ("greedy",)
-    active = [cut.name for cut, value in zip(CUTS, cuts, strict=True) if cut.active({cut.name: value})]
+    values = dict(zip(_NAMES, cuts, strict=True))
+    active = [cut.name for cut in CUTS if cut.active(values)]
     if not active:
         return ("untruncated",)
     return (active[0],) if len(active) == 1 else ("combined",)

@@ -11,7 +11,7 @@ from enum import Enum
 from logitd_kernels import TRANSFORMS
 from logitd_kernels.attention import MODES
 from logitd_kernels.attention.choice import WHYS
-from logitd_kernels.sampling.transform import Cut
+from logitd_kernels.sampling.transform import TRUNCATING
 
 STAGES = ("read", "decode", "queue", "compute", "encode")
 REJECTIONS = (
@@ -30,9 +30,9 @@ REJECTIONS = (
 )
 CANCELLED_STAGES = ("reading", "queued", "computing", "writing")
 ROW_KINDS = ("ok", "nan", "posinf", "all_neginf", "head_too_short")
-OPS = ("sample", "sample_head", "softmax")
+OPS = ("sample", "sample_head", "softmax", "score", "verify", "analyze")
 RELEASES = ("inline", "idle", "full", "shape_change")
-CUTS = tuple(transform for transform in TRANSFORMS if isinstance(transform, Cut))
+CUTS = tuple(transform for transform in TRANSFORMS if isinstance(transform, TRUNCATING))
 METHODS = ("greedy", "untruncated", *(cut.name for cut in CUTS), "combined")
 ALGORITHMS = ("exact", "linear", "mixed")
 REASONS = ("threshold", "forced", "fallback")

@@ -38,7 +38,9 @@ class Tensors:
 
     def json_path(self, name: str) -> str:
         """Return where JSON has what safetensors calls `name`."""
-        paths = {tensor: path for path, (tensor, _) in self.readers.items()} | {"vocab_size": "head.vocab_size"}
+        paths = {tensor: path for path, (tensor, _) in self.readers.items()}
+        if "head.ids" in self.readers:
+            paths["vocab_size"] = "head.vocab_size"
         return paths.get(name, name)
 
     @property
@@ -65,7 +67,7 @@ class LayerTensors(Tensors):
 def _from_head(fields: dict[str, Any]) -> dict[str, Any]:
     """Take `head` out of the fields and return what is in it by its paths; its vocab_size stays a field."""
     head = _object(fields, "head", "ids, logits, log_z and vocab_size")
-    if "vocab_size" in fields:
+    if head and "vocab_size" in fields:
         raise Invalid.at("vocab_size", "belongs into head")
     nested = {f"head.{name}": value for name, value in head.items()}
     if "head.vocab_size" in nested:
@@ -105,6 +107,9 @@ ROWS = Tensors(
     {
         "logits": ("logits", wire_json.float_matrix),
         "mask": ("mask", wire_json.int_matrix),
+        "prompt_ids": ("prompt_ids", wire_json.int_matrix),
+        "output_ids": ("output_ids", wire_json.int_matrix),
+        "guidance_logits": ("guidance_logits", wire_json.float_matrix),
         "head.ids": ("head_ids", wire_json.int_matrix),
         "head.logits": ("head_logits", wire_json.float_matrix),
         "head.log_z": ("log_z", _vector_or_matrix),
@@ -114,12 +119,29 @@ ROWS = Tensors(
     npy="logits",
     unpack=_from_head,
 )
+SCORE = Tensors(
+    {
+        **{path: reader for path, reader in ROWS.readers.items() if not path.startswith("head.")},
+        "targets": ("targets", wire_json.int_vector),
+    }
+)
 ATTENTION = Tensors(
     {
         **{name: (name, _four_deep) for name in ("q", "k", "v")},
         "mask": ("mask", wire_json.mask_tensor),
         "lengths": ("lengths", wire_json.int_vector),
         "sink_logits": ("sink_logits", wire_json.float_vector),
+    }
+)
+VERIFY = Tensors(
+    {
+        "target_logits": ("target_logits", _three_deep),
+        "draft_ids": ("draft_ids", wire_json.int_matrix),
+        "draft_probs": ("draft_probs", _three_deep),
+        "draft_logits": ("draft_logits", _three_deep),
+        "draft_lengths": ("draft_lengths", wire_json.int_vector),
+        "prompt_ids": ("prompt_ids", wire_json.int_matrix),
+        "output_ids": ("output_ids", wire_json.int_matrix),
     }
 )
 FIELDS = Tensors({}, binary=False)

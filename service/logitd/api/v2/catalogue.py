@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from logitd.api.attention_schemas import AttentionFields
+from logitd.api.schemas import SoftmaxFields
 from logitd.api.v2.models import VERSION, Model, Port
 from logitd.errors import NotFound
 from logitd_kernels import PARAMETERS
@@ -28,7 +29,14 @@ _SAMPLE = Model(
     operation="sample",
     inputs=(
         Port("LOGITS", "FP32", (-1,)),
-        *_optional([("MASK", "INT32", (-1,))]),
+        *_optional(
+            [
+                ("MASK", "INT32", (-1,)),
+                ("PROMPT_IDS", "INT32", (-1,)),
+                ("OUTPUT_IDS", "INT32", (-1,)),
+                ("GUIDANCE_LOGITS", "FP32", (-1,)),
+            ]
+        ),
         *_optional((name.upper(), datatype, (1,)) for name, datatype in ROW_PARAMETERS.items()),
         *_optional(
             [
@@ -51,16 +59,31 @@ _SAMPLE = Model(
     ),
     tensors={
         name.upper(): name
-        for name in ("logits", "mask", "head_ids", "head_logits", "log_z", "log_z_temperatures", "head_finite_count")
+        for name in (
+            "logits",
+            "mask",
+            "prompt_ids",
+            "output_ids",
+            "guidance_logits",
+            "head_ids",
+            "head_logits",
+            "log_z",
+            "log_z_temperatures",
+            "head_finite_count",
+        )
     },
     parameters=frozenset(PARAMETERS) | {"logprobs", "logprobs_mode", "strict", "dialect", "vocab_size"},
     columns=tuple(ROW_PARAMETERS),
     more_outputs=("TOKENS", "TOKENS_LOGPROB", "LOGPROB_RAW", "TOP_TOKENS", "TOP_LOGPROBS"),
 )
+_OF_A_SOFTMAX = ("temperature", "seed", "stream", "step")
 _SOFTMAX = Model(
     name="softmax",
     operation="softmax",
-    inputs=(Port("LOGITS", "FP32", (-1,)), *_optional([("TEMPERATURE", "FP32", (1,))])),
+    inputs=(
+        Port("LOGITS", "FP32", (-1,)),
+        *_optional((name.upper(), ROW_PARAMETERS[name], (1,)) for name in _OF_A_SOFTMAX),
+    ),
     outputs=(
         Port("PROBABILITIES", "FP32", (-1,)),
         Port("LOG_Z", "FP64", (1,)),
@@ -68,8 +91,9 @@ _SOFTMAX = Model(
         Port("STATUS", "INT32", (1,)),
     ),
     tensors={"LOGITS": "logits"},
-    parameters=frozenset({"temperature", "kind"}),
-    columns=("temperature",),
+    parameters=frozenset(SoftmaxFields.model_fields),
+    columns=_OF_A_SOFTMAX,
+    more_outputs=("SEED",),
 )
 _ATTENTION = Model(
     name="attention",

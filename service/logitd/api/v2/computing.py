@@ -7,9 +7,11 @@ from logitd.api.attention import attend_to
 from logitd.api.attention_job import attention_job
 from logitd.api.exchange import HEAVY_ROWS, Exchange
 from logitd.api.quick import MESSAGE
-from logitd.api.requests import Naming, SampleJob, SoftmaxJob, named, rows_of, sample_job, softmax_job
+from logitd.api.requests import SampleJob, named, rows_of, sample_job
 from logitd.api.rows import refuse_bad
 from logitd.api.sample import sampled
+from logitd.api.softmax import softmaxed
+from logitd.api.softmax_job import SoftmaxJob, softmax_job
 from logitd.api.v2.message import InferMessage, check_names, message_of
 from logitd.api.v2.models import Model
 from logitd.api.v2.outputs import attention_outputs, sample_outputs, softmax_outputs
@@ -20,7 +22,6 @@ from logitd.wire.message import Message
 from logitd.wire.oip.answer import Output
 from logitd.wire.oip.entries import SharedPlace
 from logitd.wire.oip.request import InferRequest
-from logitd.work import SoftmaxWork
 from logitd_kernels import RowFault
 
 _HEAVY_READ_BYTES = 1 << 20  # of shared memory: copying it would hold the event loop for a tenth of a millisecond
@@ -90,9 +91,8 @@ async def _softmax(exchange: Exchange, asked: Asked) -> Computed:
         return message, softmax_job(message, exchange.settings)
 
     message, job = await exchange.off_loop("decode", checked, heavy=asked.is_heavy)
-    with Naming(message):
-        (rows,) = await exchange.computed(SoftmaxWork(job.rows, job.temperatures, job.kind))
-    return Computed(len(job.rows), job.values, lambda: softmax_outputs(rows))
+    rows = await softmaxed(exchange, message, job)
+    return Computed(len(job.rows), job.values, lambda: softmax_outputs(job, rows))
 
 
 async def _attention(exchange: Exchange, asked: Asked) -> Computed:

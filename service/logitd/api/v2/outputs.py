@@ -11,6 +11,7 @@ from logitd.api.attention_answer import laid_out, report_of
 from logitd.api.attention_job import AttentionJob
 from logitd.api.columns import sample_tensors
 from logitd.api.requests import SampleJob
+from logitd.api.softmax_job import SoftmaxJob
 from logitd.api.tensors import to_wire
 from logitd.errors import Invalid, Malformed
 from logitd.shared_region import Region
@@ -37,13 +38,15 @@ def sample_outputs(
     return [_column(name.upper(), array) for name, array in tensors.items() if names is None or name in names]
 
 
-def softmax_outputs(rows: SoftmaxRows) -> list[Output]:
-    """Return the outputs of `softmax`; there are no PROBABILITIES of kind `logsumexp`."""
+def softmax_outputs(job: SoftmaxJob, rows: SoftmaxRows) -> list[Output]:
+    """Return the outputs of `softmax`; no PROBABILITIES of kind `logsumexp`, and SEED only of `gumbel_softmax`."""
+    seeds = [_column("SEED", np.array([noise.seed for noise in job.noise], np.uint64))] if job.noise else []
     values = [] if rows.values is None else [Output("PROBABILITIES", to_wire(rows.values))]
     return [
         *values,
         _column("LOG_Z", rows.log_z.numpy()),
         _column("ENTROPY", rows.entropy.numpy()),
+        *seeds,
         _column("STATUS", _status(len(rows.log_z), rows.faults)),
     ]
 
