@@ -83,13 +83,14 @@ private:
             ids[size] = int32_t(row_.edited[i].id);
             size += row_.edited[i].logit >= double(floor);
         }
-        if (size > count && (size != row_.finite || size > widest)) {  // a short row is its own head
-            std::nth_element(ids, ids + count, ids + size, [this](int32_t a, int32_t b) {
+        const int64_t most = size == row_.finite && size <= widest ? size : count;  // a short row is its own head
+        if (size > 2 * widest) {
+            std::nth_element(ids, ids + most, ids + size, [this](int32_t a, int32_t b) {
                 return before({row_.logit_of(a), a}, {row_.logit_of(b), b});
             });
-            size = count;
+            size = most;
         }
-        order(ids, size);
+        order(ids, size, most);
     }
 
     // Everything at or above a floor, unless that is too much for a head.
@@ -106,7 +107,7 @@ private:
             size += row_.edited[i].logit >= floor;
         }
         if (size > widest) return false;
-        order(ids, size);
+        order(ids, size, size);
         return true;
     }
 
@@ -152,10 +153,12 @@ private:
         return static_cast<int32_t*>(scratch_.take(4, (row_.source.vocab + block + row_.edits) * sizeof(int32_t)));
     }
 
-    // Makes tokens the head: sorted, with running sums.
-    void order(const int32_t* ids, int64_t size) {
+    // Makes tokens the head, the first `most` of them: sorted, with running sums.
+    void order(const int32_t* ids, int64_t size, int64_t most) {
         head_ = static_cast<Candidate*>(scratch_.take(2, size * sizeof(Candidate)));
         for (int64_t i = 0; i < size; i++) head_[i] = {row_.logit_of(ids[i]), ids[i]};
+        if (size > most) std::nth_element(head_, head_ + most, head_ + size, before);
+        size = std::min(size, most);
         std::sort(head_, head_ + size, before);
         masses_ = static_cast<double*>(scratch_.take(3, 2 * size * sizeof(double)));
         energies_ = masses_ + size;

@@ -12,43 +12,27 @@ namespace {
 template <typename T>
 void hide_edits(Source<T>& source, const Row& row, const Tally& tally, Scratch& scratch) {
     source.mask = row.mask;
-    if (row.edits + tally.size() == 0) return;
+    if (tally.size() == 0) return;
     const int64_t words = (row.vocab + 31) / 32;
     uint32_t* mask = static_cast<uint32_t*>(scratch.take(6, words * sizeof(uint32_t)));
-    for (int64_t i = 0; i < words; i++) mask[i] = row.mask ? row.mask[i] : ~0u;
-    for (int64_t i = 0; i < row.edits; i++) mask[row.edit_ids[i] >> 5] &= ~(1u << (row.edit_ids[i] & 31));
+    if (row.mask) {
+        std::copy_n(row.mask, words, mask);
+    } else {
+        std::fill_n(mask, words, ~0u);
+        source.hides = tally.size();
+    }
     tally.hide(mask);
     source.mask = mask;
 }
 
-// Tokens that have an edit and that the caller allows, by ascending id. Their logits are on their way to the processor.
-template <typename T>
-int64_t touched_tokens(const Source<T>& source, const Row& row, const Tally& tally, Candidate* out) {
-    int64_t size = 0;
-    for (int64_t word = 0; word < (row.vocab + 31) / 32; word++) {
-        uint32_t bits = (row.mask ? row.mask[word] : ~0u) & ~source.mask[word];
-        for (; bits; bits &= bits - 1) {
-            out[size].id = word * 32 + __builtin_ctz(bits);
-            __builtin_prefetch(source.logits + out[size].id * source.stride);
-            tally.fetch(out[size++].id);
-        }
+// The lowest id of an edited logit beyond float64, -1 for none.
+int64_t beyond(const Candidate* edited, int64_t count) {
+    int64_t lowest = -1;
+    for (int64_t i = 0; i < count; i++) {
+        if (edited[i].logit < std::numeric_limits<double>::infinity()) continue;
+        if (lowest < 0 || edited[i].id < lowest) lowest = edited[i].id;
     }
-    return size;
-}
-
-// Those that an edit leaves, with their new logits.
-template <typename T>
-int64_t edited_tokens(const Source<T>& source, const Row& row, const Tally& tally, Candidate* out) {
-    const int64_t touched = touched_tokens(source, row, tally, out);
-    int64_t size = 0, edit = 0;
-    for (int64_t i = 0; i < touched; i++) {
-        const int64_t id = out[i].id;
-        while (edit < row.edits && row.edit_ids[edit] < id) edit++;
-        const double bias = edit < row.edits && row.edit_ids[edit] == id ? row.edit_bias[edit] : 0.0;
-        const double logit = tally.apply(id, double(source.raw(id)), bias);
-        if (logit > -std::numeric_limits<double>::infinity()) out[size++] = {logit, id};
-    }
-    return size;
+    return lowest;
 }
 
 template <typename T>
@@ -122,25 +106,23 @@ template <typename T>
 void sample_as(const Row& row, Scratch& scratch, Answer& answer) {
     answer = {Status::ok, -1, -1, 0, 0, 0, 0, 0};
     Source<T> source{static_cast<const T*>(row.logits), row.stride, row.vocab, nullptr};
-    const Tally tally(row, scratch);
+    Tally tally(row, scratch);
     hide_edits(source, row, tally, scratch);
     auto* maxima = static_cast<typename Source<T>::Real*>(scratch.take(0, source.blocks() * sizeof(double)));
     const auto seen = overview(source, maxima);
     if (seen.bad) return find_bad(source, answer);
-    const int64_t touched = row.edits + tally.size();
-    auto* edited = static_cast<Candidate*>(scratch.take(7, touched * sizeof(Candidate)));
-    const int64_t edits = touched ? edited_tokens(source, row, tally, edited) : 0;
-    for (int64_t i = 0; i < edits; i++) {
-        if (edited[i].logit < std::numeric_limits<double>::infinity()) continue;
-        answer.status = Status::posinf;  // a sum beyond float64
-        answer.place = edited[i].id;
+    auto* edited = static_cast<Candidate*>(scratch.take(7, (tally.size() + 1) * sizeof(Candidate)));
+    const int64_t edits = tally.edited(source, edited);
+    if ((answer.place = beyond(edited, edits)) >= 0) {
+        answer.status = Status::posinf;
         return;
     }
     if (seen.finite + edits == 0) {
         answer.status = Status::all_masked;
         return;
     }
-    const Tokens<T> tokens(source, seen, edited, edits, row.temperature > 0 ? row.temperature : 1.0);
+    const double temperature = row.temperature > 0 ? row.temperature : 1.0;
+    const Tokens<T> tokens(source, seen, edited, edits, tally.places(), temperature);
     if (row.temperature == 0) return report(answer, tokens.largest(), 0.0, 0.0, {1, 1.0, 0.0}, 1.0);
     Ranked<T> ranked(tokens, scratch);
     chain(ranked, tokens, row, answer);

@@ -149,6 +149,7 @@ private:
             members[size] = int32_t(row_.edited[i].id);
             size += top_digit(row_.edited[i].logit) == digit;
         }
+        if (row_.places) std::sort(members + plain, members + size);
         std::inplace_merge(members, members + plain, members + size);
         return size;
     }

@@ -19,6 +19,7 @@ struct Source {
     int64_t stride;
     int64_t vocab;
     const uint32_t* mask;  // of what the caller forbids and of what has an edit; null allows all
+    int64_t hides = -1;    // how many tokens that hides, -1 where nobody counted
 
     int64_t blocks() const { return (vocab + block - 1) / block; }
     Real raw(int64_t i) const { return scalar(logits[i * stride]); }
@@ -27,18 +28,27 @@ struct Source {
     bool whole(int64_t b) const { return stride == 1 && (b + 1) * block <= vocab; }
     bool direct(int64_t b) const { return whole(b) && (!mask || open(b)); }
     const T* at(int64_t b) const { return logits + b * block; }
-    // Which of the logits from the i-th of a whole block on are allowed, the first in the lowest bit.
-    uint32_t bits(int64_t b, int i) const { return mask[b * (block / 32) + (i >> 5)] >> (i & 31); }
+    // Which of the `width` logits from the i-th of a whole block on are allowed, the first in the lowest bit.
+    uint32_t bits(int64_t b, int i) const {
+        const unsigned char* from = reinterpret_cast<const unsigned char*>(mask) + (b * block + i) / 8;
+        if constexpr (width == 16) {
+            uint16_t two;
+            std::memcpy(&two, from, sizeof two);
+            return two;
+        }
+        return uint32_t(*from) >> (i & 7);
+    }
 
     bool open(int64_t b) const {
         uint32_t all = ~0u;
-        for (int i = 0; i < block; i += 32) all &= bits(b, i);
+        for (int64_t i = b * (block / 32); i < (b + 1) * (block / 32); i++) all &= mask[i];
         return all == ~0u;
     }
 
     int64_t hidden() const {
+        if (!mask) return 0;
+        if (hides >= 0) return hides;
         int64_t count = 0;
-        if (!mask) return count;
         for (int64_t i = 0; i < vocab / 32; i++) count += __builtin_popcount(~mask[i]);
         for (int64_t i = vocab / 32 * 32; i < vocab; i++) count += !allowed(i);
         return count;
@@ -100,7 +110,7 @@ template <typename Real>
 struct Overview {
     Real* maxima;  // of each block
     Real largest;
-    Real smallest;   // of those not hidden, -inf where one of them is masked
+    Real smallest;  // in the row as sent
     int64_t finite;
     bool bad;  // a NaN or +inf, in the row as sent
 };
@@ -121,44 +131,25 @@ inline void summarise(const Source<T>& source, const typename Source<T>::Real* v
     for (int64_t i = 0; i < count; i++) {
         const bool allowed = source.allowed(begin + i);
         largest = allowed && values[i] > largest ? values[i] : largest;
-        smallest = allowed && values[i] < smallest ? values[i] : smallest;
+        smallest = values[i] < smallest ? values[i] : smallest;
     }
     found.maxima[b] = largest;
     found.largest = largest > found.largest ? largest : found.largest;
     found.smallest = smallest < found.smallest ? smallest : found.smallest;
 }
 
-// A whole block in registers.
-template <typename T>
-inline float summarise_direct(const T* p, Flags& bad, F& smallest) {
+// A whole block in registers. Where it may hide something, only the maximum minds.
+template <bool masked, typename T>
+inline float summarise_whole(const Source<T>& source, int64_t b, Flags& bad, F& smallest) {
     const F infinity = splat(std::numeric_limits<float>::infinity());
     F largest[2] = {-infinity, -infinity}, least[2] = {smallest, smallest};
     Flags found = bad;
     for (int i = 0; i < block; i += 2 * width)
         for (int j = 0; j < 2; j++) {
-            const F x = load(p + i + j * width);
+            const F x = load(source.at(b) + i + j * width), more = larger(x, largest[j]);
             found |= not_below(x, infinity);
-            largest[j] = larger(x, largest[j]);
+            largest[j] = masked ? only(more, source.bits(b, i + j * width), largest[j]) : more;
             least[j] = smaller(x, least[j]);
-        }
-    bad = found;
-    smallest = smaller(least[0], least[1]);
-    return largest_of(larger(largest[0], largest[1]));
-}
-
-// A whole block of which something is hidden.
-template <typename T>
-inline float summarise_masked(const Source<T>& source, int64_t b, Flags& bad, F& smallest) {
-    const F infinity = splat(std::numeric_limits<float>::infinity());
-    F largest[2] = {-infinity, -infinity}, least[2] = {smallest, smallest};
-    Flags found = bad;
-    for (int i = 0; i < block; i += 2 * width)
-        for (int j = 0; j < 2; j++) {
-            const F x = load(source.at(b) + i + j * width);
-            const uint32_t bits = source.bits(b, i + j * width);
-            found |= not_below(x, infinity);
-            largest[j] = larger(only(x, bits, -infinity), largest[j]);
-            least[j] = smaller(only(x, bits, infinity), least[j]);
         }
     bad = found;
     smallest = smaller(least[0], least[1]);
@@ -188,8 +179,8 @@ inline Overview<typename Source<T>::Real> overview(const Source<T>& source, type
     for (int64_t b = 0; b < source.blocks(); b++) {
         if constexpr (!std::is_same_v<T, double>) {
             if (source.whole(b)) {
-                maxima[b] = source.direct(b) ? summarise_direct(source.at(b), bad, smallest)
-                                             : summarise_masked(source, b, bad, smallest);
+                maxima[b] = source.mask ? summarise_whole<true>(source, b, bad, smallest)
+                                        : summarise_whole<false>(source, b, bad, smallest);
                 found.largest = maxima[b] > found.largest ? maxima[b] : found.largest;
                 continue;
             }
@@ -269,14 +260,14 @@ inline Totals totals64(const Source<T>& source, double max, double scale) {
     return sums.totals();
 }
 
-template <typename Load>
-inline void accumulate(Load logits, F max, F scale, F (&mass)[registers], F (&energy)[registers]) {
+template <typename Load, typename Keep>
+inline void accumulate(Load logits, Keep kept, F max, F scale, F (&mass)[registers], F (&energy)[registers]) {
     for (int g = 0; g < block; g += logical)
         for (int r = 0; r < registers; r++) {
             F t = (logits(g + r * width) - max) * scale;
             const F e = exp2(t);
-            mass[r] = mass[r] + e;
-            energy[r] = fma(t, e, energy[r]);
+            mass[r] = kept(g + r * width, mass[r] + e, mass[r]);
+            energy[r] = kept(g + r * width, fma(t, e, energy[r]), energy[r]);
         }
 }
 
@@ -286,19 +277,20 @@ inline Totals totals32(const Source<T>& source, double max, double scale, double
     Sum mass, energy;
     const F m = splat(float(max)), by = splat(float(scale * 0x1.71547652b82fep0));
     float buffer[block];
+    const auto all = [](int, F with, F) { return with; };
     for (int64_t b = 0; b < source.blocks();) {
         F masses[registers] = {}, energies[registers] = {};
         const int64_t end = std::min<int64_t>(b + fold / block, source.blocks());
         for (; b < end; b++) {
-            if (source.direct(b)) {
-                const T* p = source.at(b);
-                accumulate([p](int i) { return load(p + i); }, m, by, masses, energies);
-            } else if (source.whole(b)) {
-                const auto shown = [&](int i) { return only(load(source.at(b) + i), source.bits(b, i), splat(source.nothing)); };
-                accumulate(shown, m, by, masses, energies);
-            } else {
+            const auto sent = [&](int i) { return load(source.at(b) + i); };
+            const auto shown = [&](int i, F with, F without) { return only(with, source.bits(b, i), without); };
+            if (!source.whole(b)) {
                 const float* p = source.read(b, buffer);
-                accumulate([p](int i) { return load(p + i); }, m, by, masses, energies);
+                accumulate([p](int i) { return load(p + i); }, all, m, by, masses, energies);
+            } else if (source.mask) {
+                accumulate(sent, shown, m, by, masses, energies);
+            } else {
+                accumulate(sent, all, m, by, masses, energies);
             }
         }
         mass.fold(masses);

@@ -43,16 +43,18 @@ struct Tokens {
 
     const Source<T>& source;
     const Overview<Real>& seen;
-    const Candidate* edited;  // tokens with a finite bias, by id; `source` hides them
+    const Candidate* edited;  // tokens with an edit that leaves them; `source` hides them
     int64_t edits;
+    const uint32_t* places;  // of each token in `edited`, counted from 1; null where these are by ascending id
     double temperature;
     double scale;
     double max;
     int64_t finite;
 
-    Tokens(const Source<T>& source, const Overview<Real>& seen, const Candidate* edited, int64_t edits, double temperature)
-        : source(source), seen(seen), edited(edited), edits(edits), temperature(temperature), scale(scale_of(temperature)),
-          max(double(seen.largest)), finite(seen.finite + edits) {
+    Tokens(const Source<T>& source, const Overview<Real>& seen, const Candidate* edited, int64_t edits, const uint32_t* places,
+           double temperature)
+        : source(source), seen(seen), edited(edited), edits(edits), places(places), temperature(temperature),
+          scale(scale_of(temperature)), max(double(seen.largest)), finite(seen.finite + edits) {
         for (int64_t i = 0; i < edits; i++) max = std::max(max, edited[i].logit);
     }
 
@@ -79,6 +81,7 @@ struct Tokens {
 
     double logit_of(int64_t id) const {
         if (edits > 0 && !source.allowed(id)) {
+            if (places) return edited[places[id] - 1].logit;
             int64_t low = 0, high = edits - 1;
             while (low < high) {
                 const int64_t middle = (low + high) / 2;

@@ -57,9 +57,9 @@ class Case:
     def head(self, size: int | None = None, **options):
         return draw(self.head_rows(size), self.params, self.u, order=self.order, **options)
 
-    def dense(self, backend: str):
+    def dense(self, backend: str, **options):
         rows = K.DenseRows(self.row[None], self.mask, **self.history)
-        return draw(rows, self.params, self.u, order=self.order, backend=BACKENDS[backend])
+        return draw(rows, self.params, self.u, order=self.order, backend=BACKENDS[backend], **options)
 
 
 def draw(rows, params, u, **options):

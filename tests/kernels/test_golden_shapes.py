@@ -129,3 +129,28 @@ def test_dynatemp_beyond_what_a_float_holds(backend):
     answer = ask([0.0, -1e-3, -2], {**params, "n": 50}, backend)
     assert answer.entropy == pytest.approx(math.log(3), rel=1e-12)
     assert ask([0.0, -1e6], {**params, "n": 5}, backend).tokens == [0] * 5  # H is 0, and T_min too
+
+
+# ---- Nothing to draw from ----
+
+STEPS = [
+    {"eta_cutoff": 0.06},  # 11
+    {"typical_p": 0.5},
+    {"top_n_sigma": 1},
+    {"top_h": 0.5},
+    {"epsilon_cutoff": 0.1},
+    {"xtc_probability": 1},
+    {"dynatemp_range": 0.5},
+    {"smoothing_factor": 0.5},
+    {"repetition_penalty": 2},
+    {"guidance_scale": 2},
+]
+
+
+@both
+@pytest.mark.parametrize("params", STEPS)
+def test_a_row_without_a_token_fails_alone(params, backend):  # 8, 13
+    rows = K.DenseRows(torch.tensor([[MASKED] * 3, [1.0, 2, 3]]), output_ids=torch.tensor([[0], [0]]))
+    fault, answer = K.sample(rows, K.check({"seed": 1, **params}), backend=K.pick(backend))
+    assert (fault.row, fault.code, fault.kind) == (0, "all_masked", "all_neginf")
+    assert answer.kept >= 1

@@ -61,6 +61,32 @@ def test_mirostat_on_awkward_rows(row, mu, mirostat, backend):
     assert math.isfinite(answer.logprobs[0])
 
 
+@both
+@pytest.mark.parametrize("mirostat", [1, 2])
+def test_mirostat_fed_with_its_state_is_the_sequence_counted_by_hand(mirostat, backend):
+    logits = np.sort(np.random.default_rng(4).normal(0, 2, 300))[::-1].copy()  # token ids are ranks
+    p = np.exp(logits) / np.exp(logits).sum()
+    state, mu = {}, 6.0  # 2τ
+    for step in range(25):
+        kept = first_of_mirostat(p, mu) if mirostat == 1 else max(1, int((-np.log2(p) <= mu).sum()))
+        params = {"mirostat": mirostat, "mirostat_tau": 3, "mirostat_eta": 0.3, "step": step, **state}
+        answer = ask(torch.from_numpy(logits), params, backend)
+        assert answer.kept == kept
+        mu -= 0.3 * (-math.log2(p[answer.tokens[0]] / p[:kept].sum()) - 3)
+        state = answer.state
+        assert state == {"mirostat_mu": pytest.approx(mu, rel=1e-9)}
+
+
+@both
+def test_a_state_is_returned_by_what_keeps_one_alone(backend):
+    assert ask(logs(FOUR), {"top_k": 2}, backend).state is None
+    assert ask(logs(FOUR), {"mirostat_mu": 3.0, "adaptive_sum": 1.0}, backend).state is None
+    greedy = ask(logs(FOUR), {"mirostat": 2, "mirostat_mu": 4.0, "temperature": 0}, backend)
+    assert greedy.state == {"mirostat_mu": pytest.approx(4 + 0.1 * 5)}  # a token without surprise
+    both_kept = ask(logs(FOUR), {"mirostat": 2, "adaptive_target": 0.3}, backend).state
+    assert set(both_kept) == {"mirostat_mu", "adaptive_sum", "adaptive_weight"}
+
+
 # ---- adaptive_p ----
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from head_cases import CUTS, FEW, INF, ROWS, STEPS, Case, hunt, penalised, random_case, verdict
+from head_cases import CUTS, FEW, INF, ROWS, STEPS, Case, hunt, penalised, random_case, settled, verdict
 
 import logitd_kernels as K
 from logitd_kernels.sampling.order import DIALECTS, order_of
@@ -62,6 +62,26 @@ def test_exact_holds_under_penalties_of_sent_and_unsent_tokens(cut):
     assert seen["open"] >= 10
 
 
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("mode", ["raw", "processed"])
+def test_logprobs_beside_an_exact_answer_are_those_of_the_whole_row(mode, step):
+    rng = np.random.default_rng([list(STEPS).index(step), 24])
+    compared = 0
+    for _ in range(40):
+        case = case_of(rng, list(ROWS)[rng.integers(len(ROWS))], step)
+        asked = {"logprobs": 3, "logprobs_mode": mode}
+        told, truth = case.head(**asked), case.dense("torch", **asked)
+        if not settled(told):
+            continue
+        of = [pair for pair in zip(told.top.of_tokens, truth.top.of_tokens, strict=True) if pair[0] is not None]
+        assert [one for one, _ in of] == pytest.approx([other for _, other in of], abs=1e-3)
+        tops = [{one.token: one.logprob for one in answer.top.top} for answer in (told, truth)]
+        assert tops[0].keys() == tops[1].keys()
+        assert all(one is None or one == pytest.approx(tops[1][token], abs=1e-3) for token, one in tops[0].items())
+        compared += 1
+    assert compared >= 5
+
+
 # ---- Single rows on which a bound is easily wrong ----
 
 XTC = {"xtc_probability": 1.0}
@@ -78,9 +98,11 @@ HARD = {
     "a masked tail that is kept": Case(MASKED_TAIL, 4, {**XTC, "xtc_threshold": 0.2}, 0.5),
     "a masked tail that is counted": Case(MASKED_TAIL, 4, {**XTC, "xtc_threshold": 0.2}, 0.5, tells_count=True),
     # Version 1 of mirostat asks for the number of finite logits.
-    "mirostat 1 of a masked tail": Case(torch.tensor([0.0, -2, -4, -7] + [-INF] * 90), 4, {"mirostat": 1}, 0.5),
-    "mirostat 1, few of a masked tail": Case(
-        torch.tensor([0.0, -2, -4, -7, -9] + [-INF] * 90), 4, {"mirostat": 1, "mirostat_mu": 1.0, "top_k": 4}, 0.5
+    "mirostat 1 of a masked tail": Case(
+        torch.tensor([0.0, -0.05, -0.1, -0.15, -0.2] + [-INF] * 90),
+        5,
+        {"mirostat": 1, "mirostat_mu": 2.2, "top_k": 4},
+        0.5,
     ),
     "mirostat 1 that keeps all": Case(LONG, 25, {"mirostat": 1, "mirostat_mu": 90.0}, 0.5),
     # The weights are not the masses.

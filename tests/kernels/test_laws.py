@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from golden import one_thread  # noqa: F401  (a fixture)
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import all_values, both, histories, names_of, rows, same, values_of
 from rows_of import INF, ask, distribution, law, row_of
@@ -21,7 +21,7 @@ SHARED = {"penalty_window", "penalty_exempt_ids"}  # options of three transforms
 @both
 @pytest.mark.parametrize("transform", WITH_PARAMETER, ids=lambda one: one.name)
 @given(data=st.data())
-@law
+@settings(law, max_examples=12)
 def test_a_neutral_value_is_the_identity_whatever_its_options(transform, backend, data):
     own = {one.name: one for one in transform.parameters if one.name not in SHARED}
     row, values = data.draw(rows()), data.draw(all_values(but=own))

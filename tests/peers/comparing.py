@@ -88,7 +88,7 @@ def follow(row: Row, steps: Sequence[Step], peer: Peer, order: Order, found: Fou
         mine, other = ours(row, params, order), peer(row, steps[:count])
         if ((mine > 0) == (other > 0)).all():
             found[step.name, "equal"] += 1
-            np.testing.assert_allclose(other, mine, rtol=10 * tolerance, atol=min(tolerance, 1e-6), err_msg=f"{steps}")
+            np.testing.assert_allclose(other, mine, rtol=0, atol=min(tolerance, 1e-6), err_msg=f"{steps}")
         else:
             found[step.name, kind_of(step, mine, other, before, tolerance)] += 1
             return

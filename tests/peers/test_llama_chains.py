@@ -7,7 +7,7 @@ import pytest
 import torch
 from comparing import Row, Step, follow, ours, real
 from differences import DIFFERENCES, LLAMA, ROUNDING, allowed
-from llama_cpp import ABSENT, MAKE, processed
+from llama_chain import ABSENT, MAKE, processed
 from rows_of import logs, row_of
 from sequences import random_row
 from test_llama_edits import EDITS, TOLERANCE

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from comparing import Row, Step, follow, real
-from llama_cpp import ABSENT, processed
+from llama_chain import ABSENT, processed
 from rows_of import row_of
 from sequences import random_row, some_ids
 

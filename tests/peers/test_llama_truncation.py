@@ -6,7 +6,7 @@ import pytest
 import torch
 from comparing import Row, Step, follow, real, rows
 from differences import LLAMA, hold
-from llama_cpp import ABSENT, processed
+from llama_chain import ABSENT, processed
 from rows_of import INF
 
 from logitd_kernels.sampling.order import order_of

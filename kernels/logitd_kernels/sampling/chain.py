@@ -66,11 +66,13 @@ class Kept:
         return 1.0 / self.prefix.mass if self.weights is None else float(self.weights.max() / self.weights.sum())
 
     def shares(self) -> tuple[Ids, Floats]:
-        """Return the ids of the tokens kept, in the total order, and the probabilities with which they are drawn."""
-        head = self.row.head(self.prefix.count)
-        count = self.prefix.count
-        weights = np.exp(head.deltas[:count]) if self.weights is None else self.weights
-        return head.ids[:count], weights / weights.sum()
+        """Return the ids of the tokens kept, and the probabilities with which they are drawn."""
+        if self.weights is not None:
+            count = self.prefix.count
+            return self.row.head(count).ids[:count], self.weights / self.weights.sum()
+        with np.errstate(over="ignore"):
+            masses = np.exp((self.row.logits_of(self.prefix) - self.row.max) / self.row.temperature)
+        return self.row.ids_of(self.prefix), masses / masses.sum()
 
     def probability_of(self, token: Token) -> float:
         """The probability of a token among those kept, before they were weighed anew."""

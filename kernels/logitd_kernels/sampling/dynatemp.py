@@ -31,4 +31,5 @@ DYNATEMP = Scale(
     boundary="T_min = max(0, T − range); one token left changes nothing; a T of 0 takes the largest logit.",
     source="kalomaze 2023; llama.cpp temp_ext",
     temperature=_temperature,
+    differs={"llama.cpp": "n counts what top_n_sigma dropped."},
 )

@@ -19,4 +19,5 @@ EPSILON_CUTOFF = Cut(
     boundary="Inclusive; the likeliest token is always kept; 0 is off.",
     source="Hewitt, Manning and Liang 2022, arXiv:2210.15191, §4.1",
     cut=_cut,
+    differs={"hf": "Keeps all equal to the likeliest where none reaches ε."},
 )

@@ -51,4 +51,5 @@ GUIDANCE = Mix(
     boundary="Without `guidance_logits` nothing happens; −∞ in logits stays; where only the guide has −∞, x is c.",
     source="Sanchez et al. 2023, arXiv:2306.17806, eq. 4; Hugging Face UnbatchedClassifierFreeGuidanceLogitsProcessor",
     mix=_mix,
+    differs={"hf": "NaN where the guide has −∞."},
 )

@@ -18,4 +18,5 @@ LOGIT_BIAS = Edit(
     boundary="Added in float64; −∞ + b stays −∞; ids outside the vocabulary are refused.",
     source="OpenAI API, logit_bias (not clamped here)",
     edit=_edit,
+    differs={"vllm": "Clamps to [-100, 100].", "sglang": "Acts after the mask.", "exllama": "Drops NaN, +∞ and 0."},
 )

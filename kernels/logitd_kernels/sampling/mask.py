@@ -15,4 +15,5 @@ MASK = Edit(
     boundary="[B, ⌈V/32⌉] int32, least significant bit first, 1 = allowed; a row left empty fails as `all_masked`.",
     source="xgrammar's token bitmask layout",
     edit=_edit,
+    differs={"llama.cpp": "Checks the drawn token, and masks only the rows in which it may not come."},
 )

@@ -19,4 +19,9 @@ MIN_P = Cut(
     boundary="Inclusive, in logit space; 1 keeps every token tied with the largest; 0 is off.",
     source="Nguyen et al. 2024, arXiv:2407.01082, §3",
     cut=_cut,
+    differs={
+        "vllm": "Compares probabilities: a token at the boundary may fall to the other side of a rounding.",
+        "llama.cpp": "Acts before the temperature, as its dialect does.",
+        "sglang": "Acts after top_k and top_p, as its dialect does.",
+    },
 )

@@ -60,5 +60,7 @@ MIROSTAT = Cut(
     source="Basu et al. 2021, arXiv:2007.14966, algorithms 1 and 2; llama.cpp",
     cut=_cut,
     update=_update,
-    differs={"llama.cpp": "Replaces every other step but the temperature."},
+    differs={
+        "llama.cpp": "Replaces every other step but the temperature; N is the whole vocabulary, masked tokens too."
+    },
 )

@@ -10,7 +10,7 @@ from logitd_kernels.rows import HeadOfRow
 from logitd_kernels.sampling.chain import Drawn, draw_greedily, drawn_from, logprobs_of, point_logprobs, truncated
 from logitd_kernels.sampling.order import Order
 from logitd_kernels.sampling.result import RowLogprobs, RowResult, TopLogprob
-from logitd_kernels.sampling.transform import Values
+from logitd_kernels.sampling.transform import Remap, Values
 from logitd_kernels.select.partial import HEAVIEST, KEPT_OPEN, LIGHTEST, MIDDLE, STATE_OPEN, TOKEN_OPEN, PartialRow
 from logitd_kernels.select.processed import ProcessedHead
 from logitd_kernels.tail import Interval
@@ -46,6 +46,10 @@ def sample_partial(
         return result, drawn
     if not raw and greedy:
         return result._replace(top=point_logprobs(drawn.tokens)), drawn
+    if not raw and any(
+        isinstance(one, Remap) for one in order.active(values)
+    ):  # then no tail is left, or all is a guess
+        return result._replace(top=logprobs_of(drawn.kept.whole, drawn.tokens, logprobs)), drawn
     source = ProcessedHead(head, Edits(head.vocab_size)) if raw else processed
     temperature = 1.0 if raw else drawn.kept.whole.temperature
     try:

@@ -26,4 +26,11 @@ TOP_K = Cut(
     boundary='Exactly k under ties, unless `ties` is "all"; above V keeps all; 0 and −1 are off; 1 is the argmax.',
     source="Fan, Lewis and Dauphin 2018, arXiv:1805.04833, §3",
     cut=_cut,
+    differs={
+        "vllm": "Some of its kernels keep all ties, some exactly k.",
+        "hf": 'Keeps all ties: ties="all".',
+        "llama.cpp": "Which of several ties is kept is not said.",
+        "sglang": "0 is refused; its kernels keep all ties.",
+        "exllama": 'Version 3 keeps all ties: ties="all".',
+    },
 )

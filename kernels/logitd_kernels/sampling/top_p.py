@@ -19,4 +19,10 @@ TOP_P = Cut(
     boundary="The crossing token is in; ties enter by ascending id; a tiny p keeps one token; 1 is off.",
     source="Holtzman et al. 2020, arXiv:1904.09751, §3.1",
     cut=_cut,
+    differs={
+        "hf": "Sums from the least likely token in float32 up to 1 − p: a sum that hits p may go either way; of "
+        "equal tokens at the cut it keeps the highest ids.",
+        "sglang": "Where a sum is p exactly, its fallback keeps one token more.",
+        "exllama": "Leaves the crossing token out.",
+    },
 )

@@ -32,5 +32,8 @@ TYPICAL_P = Band(
     boundary="The crossing token is in, with all that are as typical; the likeliest may go; 1 is off.",
     source="Meister et al. 2022, arXiv:2202.00666, §4",
     band=_band,
-    differs={"llama.cpp": "Stops after the sum exceeds p; ties are cut by their place in the sort."},
+    differs={
+        "llama.cpp": "Stops after the sum exceeds p; ties are cut by their place in the sort; a "
+        "token of probability 0 makes its entropy NaN."
+    },
 )

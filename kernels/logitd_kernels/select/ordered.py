@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
-from logitd_kernels.head import Floats, Head, Prefix, RowStats, Token
+from logitd_kernels.head import Floats, Head, Ids, Prefix, RowStats, Token
 
 
 class OrderedRow(Protocol):
@@ -47,6 +47,9 @@ class OrderedRow(Protocol):
 
     def logits_of(self, kept: Prefix) -> Floats:
         """Return the logits of a prefix's tokens, [count] float64, in whatever order is at hand."""
+
+    def ids_of(self, kept: Prefix) -> Ids:
+        """Return the ids of a prefix's tokens, [count] int64, in the order of `logits_of`."""
 
     def entropy(self, kept: Prefix) -> float:
         """Return the entropy in nats of a renormalised prefix."""

@@ -161,6 +161,10 @@ class PartialRow:
         """Return the logits of a prefix's tokens, descending."""
         return self._inside(kept).logits[: kept.count]
 
+    def ids_of(self, kept: Prefix) -> Ids:
+        """Return the ids of a prefix's tokens, in the order of `logits_of`."""
+        return self._inside(kept).ids[: kept.count]
+
     def entropy(self, kept: Prefix) -> float:
         """Return the entropy in nats of a renormalised prefix."""
         self._inside(kept)

@@ -6,7 +6,7 @@ from typing import Self
 
 import torch
 
-from logitd_kernels.head import Floats, Head, Prefix, RowStats, Token
+from logitd_kernels.head import Floats, Head, Ids, Prefix, RowStats, Token
 
 
 class ReferenceRow:
@@ -71,6 +71,10 @@ class ReferenceRow:
     def logits_of(self, kept: Prefix) -> Floats:
         """Return the logits of a prefix's tokens, descending."""
         return self._all.logits[: kept.count]
+
+    def ids_of(self, kept: Prefix) -> Ids:
+        """Return the ids of a prefix's tokens, in the order of `logits_of`."""
+        return self._all.ids[: kept.count]
 
     def entropy(self, kept: Prefix) -> float:
         """Return the entropy in nats of a renormalised prefix."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from logitd_kernels.head import Floats, Head, Prefix, RowStats, Token
+from logitd_kernels.head import Floats, Head, Ids, Prefix, RowStats, Token
 from logitd_kernels.select.radix import Crossing, crossings, order_keys
 
 _CHUNK = 1024  # sums are of this many at a time, whatever the thread count
@@ -107,6 +107,12 @@ class TorchRow:
         if kept.count < self.stats.everything.count:
             return self.head(kept.count).logits[: kept.count]
         return self._logits[self._logits > -np.inf].astype(np.float64)
+
+    def ids_of(self, kept: Prefix) -> Ids:
+        """Return the ids of a prefix's tokens, in the order of `logits_of`."""
+        if kept.count < self.stats.everything.count:
+            return self.head(kept.count).ids[: kept.count]
+        return np.flatnonzero(self._logits > -np.inf)
 
     def entropy(self, kept: Prefix) -> float:
         """Return the entropy in nats of a renormalised prefix."""

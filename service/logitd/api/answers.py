@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import orjson
 from fastapi import Response
 
 from logitd.api.columns import Answer, columns, more_tensors
+from logitd.api.effective import effective
 from logitd.api.requests import SampleJob
 from logitd.wire import json as wire_json
 from logitd.wire import safetensors
@@ -50,7 +50,7 @@ def answer_of(body: bytes, binary: bool) -> Response:
 
 def sample_answer(job: SampleJob, answers: Sequence[Answer], backend: str, binary: bool) -> Callable[[Json], bytes]:
     """Encode a sample answer; call the result with the stage seconds, which are known last."""
-    rest = {"backend": backend, "effective": _effective(job)}
+    rest = {"backend": backend, "effective": effective(job.values, job.shared)}
     if binary:
         more = {name: Tensor.of(array) for name, array in more_tensors(job, answers).items()}
         rows = [_rest_of_row(row, job, answer) for row, answer in enumerate(answers)]
@@ -61,23 +61,6 @@ def sample_answer(job: SampleJob, answers: Sequence[Answer], backend: str, binar
 def error_of(fault: RowFault) -> Json:
     """Return a row's error as it is sent."""
     return {"code": fault.code, "row": fault.row, "detail": fault.detail}
-
-
-def _effective(job: SampleJob) -> Json | list[Json]:
-    if job.shared is not None:
-        return _sendable(job.shared)
-    return [_sendable(values) for values in job.values]
-
-
-def _sendable(values: Mapping[str, Any]) -> Json:
-    sent = dict(values)
-    if sent["logit_bias"] is not None:
-        sent["logit_bias"] = {str(token): _finite(bias) for token, bias in sent["logit_bias"].items()}
-    return sent
-
-
-def _finite(bias: float) -> float | str:
-    return "-inf" if bias == -np.inf else bias
 
 
 def _row(row: int, job: SampleJob, answer: Answer) -> Json:

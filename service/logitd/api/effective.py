@@ -2,15 +2,24 @@
 
 from collections.abc import Sequence
 from math import inf
+from operator import itemgetter
 from typing import Any
 
+from logitd_kernels import PARAMETERS
+from logitd_kernels.sampling.plain import PLAIN
+from logitd_kernels.sampling.registry import DRAW_PARAMETERS
 from logitd_kernels.sampling.transform import Values
 
 Json = dict[str, Any]
 
+ALWAYS = tuple(name for name in PARAMETERS if name in PLAIN | {one.name for one in DRAW_PARAMETERS})
+_OTHERS = tuple(name for name in PARAMETERS if name not in ALWAYS)
+_always, _others = itemgetter(*ALWAYS), itemgetter(*_OTHERS)
+_AT_REST = tuple(PARAMETERS[name].neutral for name in _OTHERS)
+
 
 def effective(each: Sequence[Values], shared: Values | None) -> Json | list[Json]:
-    """Return the parameters in force.
+    """Return the parameters in force: those asked for most, and every other that is not at its neutral value.
 
     Args:
         each: of every row.
@@ -20,7 +29,15 @@ def effective(each: Sequence[Values], shared: Values | None) -> Json | list[Json
 
 
 def _object(values: Values) -> Json:
-    return {name: _biases(value) if isinstance(value, dict) else value for name, value in values.items()}
+    told = dict(zip(ALWAYS, _always(values), strict=True))
+    others = _others(values)
+    if others != _AT_REST:
+        told |= {
+            name: _biases(value) if isinstance(value, dict) else value
+            for name, value, neutral in zip(_OTHERS, others, _AT_REST, strict=True)
+            if value != neutral
+        }
+    return told
 
 
 def _biases(value: dict[int, float]) -> Json:

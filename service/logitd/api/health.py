@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from prometheus_client.exposition import choose_encoder
 
+from logitd.api.effective import ALWAYS
 from logitd.attending import Attending
 from logitd.engine import Engine
 from logitd.errors import Unavailable
@@ -16,6 +17,7 @@ from logitd.version import __version__
 from logitd.wire.known import MEDIA_TYPES
 from logitd_kernels import PARAMETERS, TRANSFORMS, available
 from logitd_kernels.attention import MODES
+from logitd_kernels.sampling.order import DIALECTS
 
 router = APIRouter(tags=["operations"])
 probes = APIRouter(tags=["operations"])  # on the main port, and on the admin port
@@ -63,8 +65,10 @@ async def info(request: Request) -> dict[str, Any]:
         "media_types": list(MEDIA_TYPES),
         "dtypes": ["F32", "F16", "BF16", "F64"],
         "transforms": [transform.name for transform in TRANSFORMS],
+        "dialects": list(DIALECTS),
         "parameters": {
-            name: {"neutral": parameter.neutral, "bounds": parameter.bounds} for name, parameter in PARAMETERS.items()
+            name: {"neutral": parameter.neutral, "bounds": parameter.bounds, "echoed": name in ALWAYS}
+            for name, parameter in PARAMETERS.items()
         },
         "attention": {"modes": list(MODES), "threshold": attending.threshold},
         "settings": settings.model_dump(),

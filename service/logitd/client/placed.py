@@ -114,8 +114,15 @@ def _read(body: bytes, params: Any, info: Json) -> SampleResult | None:  # noqa:
         neutral = {name: parameter["neutral"] for name, parameter in info["parameters"].items()}
         each = params if isinstance(params, list) else [params] * len(columns["token"])
         rows = [_row(columns, index, {**neutral, **given}) for index, given in enumerate(each)]
-        effective = [{**neutral, **given} for given in each] if isinstance(params, list) else {**neutral, **params}
-        return SampleResult(rows, info["backend"]["name"], effective, {})
+        effective = partial(_effective, known=info["parameters"])
+        told = list(map(effective, params)) if isinstance(params, list) else effective(params)
+        return SampleResult(rows, info["backend"]["name"], told, {})
+
+
+def _effective(given: Json, known: Json) -> Json:
+    """Return the parameters in force, as the service echoes them."""
+    told = {name: parameter["neutral"] for name, parameter in known.items() if parameter["echoed"]}
+    return told | {name: value for name, value in given.items() if value != known[name]["neutral"]}
 
 
 def _row(columns: Mapping[str, list[Any]], index: int, params: Json) -> Row:
