@@ -30,8 +30,8 @@ def _clean_environment(monkeypatch):
 def serving(settings: Settings) -> Iterator[str]:
     """Run the application until the block ends; yields its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
-    http = http_protocol(settings)
     app = create_app(settings)
+    http = http_protocol(settings, app.metrics)
     config = uvicorn.Config(app, http=http, ws="none", loop="uvloop", access_log=False, log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -41,20 +41,18 @@ public:
     // Writes the tokens that the caller allows and an edit leaves, with their new logits, and keeps their places.
     template <typename T>
     int64_t edited(const Source<T>& source, Candidate* out) {
-        uint32_t codes[few];
-        double biases[few], logits[few];
+        uint32_t codes[few] = {};
+        double biases[few] = {}, logits[few] = {};
         int64_t size = 0;
         for (int64_t begin = 0; begin < size_; begin += few) {
-            const int count = int(std::min<int64_t>(few, size_ - begin));
-            const int32_t* ids = ids_ + begin;
-            for (int i = 0; i < few; i++) {
-                const int64_t id = ids[i < count ? i : 0];
-                codes[i] = table_ ? table_[id] : 0;
-                logits[i] = double(source.raw(id));
-                biases[i] = begin + i < row_.edits ? row_.edit_bias[begin + i] : 0.0;
-            }
+            const int64_t count = std::min<int64_t>(few, size_ - begin);
+            const int32_t* const ids = ids_ + begin;
+            for (int64_t i = 0; i < count; i++) logits[i] = double(source.raw(ids[i]));
+            for (int64_t i = 0; table_ && i < count; i++) codes[i] = table_[ids[i]];
+            std::fill_n(biases, few, 0.0);
+            if (begin < row_.edits) std::copy_n(row_.edit_bias + begin, std::min(count, row_.edits - begin), biases);
             apply(codes, biases, logits);
-            for (int i = 0; i < count; i++) {
+            for (int64_t i = 0; i < count; i++) {
                 const int64_t id = ids[i];
                 const bool allowed = !row_.mask || (row_.mask[id >> 5] >> (id & 31) & 1);
                 out[size] = {logits[i], id};

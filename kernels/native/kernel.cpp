@@ -25,16 +25,6 @@ void hide_edits(Source<T>& source, const Row& row, const Tally& tally, Scratch& 
     source.mask = mask;
 }
 
-// The lowest id of an edited logit beyond float64, -1 for none.
-int64_t beyond(const Candidate* edited, int64_t count) {
-    int64_t lowest = -1;
-    for (int64_t i = 0; i < count; i++) {
-        if (edited[i].logit < std::numeric_limits<double>::infinity()) continue;
-        if (lowest < 0 || edited[i].id < lowest) lowest = edited[i].id;
-    }
-    return lowest;
-}
-
 template <typename T>
 void find_bad(const Source<T>& source, Answer& answer) {
     answer.status = Status::posinf;
@@ -113,16 +103,17 @@ void sample_as(const Row& row, Scratch& scratch, Answer& answer) {
     if (seen.bad) return find_bad(source, answer);
     auto* edited = static_cast<Candidate*>(scratch.take(7, (tally.size() + 1) * sizeof(Candidate)));
     const int64_t edits = tally.edited(source, edited);
-    if ((answer.place = beyond(edited, edits)) >= 0) {
+    const double temperature = row.temperature > 0 ? row.temperature : 1.0;
+    const Tokens<T> tokens(source, seen, edited, edits, tally.places(), temperature);
+    if (tokens.max == std::numeric_limits<double>::infinity()) {  // a sum beyond float64
         answer.status = Status::posinf;
+        answer.place = tokens.largest().id;
         return;
     }
-    if (seen.finite + edits == 0) {
+    if (tokens.finite == 0) {
         answer.status = Status::all_masked;
         return;
     }
-    const double temperature = row.temperature > 0 ? row.temperature : 1.0;
-    const Tokens<T> tokens(source, seen, edited, edits, tally.places(), temperature);
     if (row.temperature == 0) return report(answer, tokens.largest(), 0.0, 0.0, {1, 1.0, 0.0}, 1.0);
     Ranked<T> ranked(tokens, scratch);
     chain(ranked, tokens, row, answer);

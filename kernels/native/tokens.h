@@ -54,8 +54,17 @@ struct Tokens {
     Tokens(const Source<T>& source, const Overview<Real>& seen, const Candidate* edited, int64_t edits, const uint32_t* places,
            double temperature)
         : source(source), seen(seen), edited(edited), edits(edits), places(places), temperature(temperature),
-          scale(scale_of(temperature)), max(double(seen.largest)), finite(seen.finite + edits) {
-        for (int64_t i = 0; i < edits; i++) max = std::max(max, edited[i].logit);
+          scale(scale_of(temperature)), max(largest_logit(seen, edited, edits)), finite(seen.finite + edits) {}
+
+    // In eight lanes: one would wait for itself at every edit.
+    static double largest_logit(const Overview<Real>& seen, const Candidate* edited, int64_t edits) {
+        constexpr int lanes = 8;
+        double tops[lanes];
+        std::fill_n(tops, lanes, double(seen.largest));
+        for (int64_t i = 0; i < edits / lanes * lanes; i += lanes)
+            for (int j = 0; j < lanes; j++) tops[j] = std::max(tops[j], edited[i + j].logit);
+        for (int64_t i = edits / lanes * lanes; i < edits; i++) tops[0] = std::max(tops[0], edited[i].logit);
+        return *std::max_element(tops, tops + lanes);
     }
 
     double delta(double logit) const { return (logit - max) * scale; }

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry
 
@@ -106,6 +107,12 @@ class Metrics:
             cells.examples[series.DURATION, labels, bucket] = Example(trace_id, seconds, time.time())
         if status in _REFUSED:
             cells.count(series.REJECTED, _REFUSED[status])
+
+    def unread(self, status: int) -> None:
+        """Count what was refused before it was a request: headers too slow or too large, or no HTTP."""
+        cells = self._threads.mine
+        cells.counts[series.REQUESTS][series.UNMATCHED, str(status)] += 1
+        cells.count(series.REJECTED, "slow_body" if status == HTTPStatus.REQUEST_TIMEOUT else "invalid")
 
     def stages(self, seconds: Mapping[str, float]) -> None:
         """Record the stages that a request has been through: 0 is one that it has not."""

@@ -5,7 +5,6 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Literal, cast
@@ -16,11 +15,12 @@ from pydantic import ValidationError
 from logitd.admin import Admin
 from logitd.api import problems
 from logitd.app import create_app
-from logitd.errors import CannotServe
+from logitd.errors import CannotServe, ServiceError
 from logitd.http.limits import Limits
 from logitd.http.protocol import BodyProtocol
 from logitd.http.readers import SCRATCH_BYTES
 from logitd.log import configure
+from logitd.metrics import Metrics
 from logitd.observe import Observed
 from logitd.serving.drain import DrainingServer
 from logitd.serving.listen import BACKLOG, Listener, listen, listen_unix
@@ -79,14 +79,22 @@ def _complain(line: str) -> None:
     sys.stderr.write(f"logitd: {line}\n")
 
 
-def http_protocol(
-    settings: Settings, left: Callable[[], None] = lambda: None
-) -> type[asyncio.Protocol] | Literal["httptools"]:
+def http_protocol(settings: Settings, metrics: Metrics | None = None) -> type[asyncio.Protocol] | Literal["httptools"]:
     """Return what uvicorn is to speak HTTP with, on one event loop: our protocol, or its own.
 
     Args:
-        left: called when a client is given up that does not read its answer.
+        settings: of the service.
+        metrics: where to count clients that do not read their answers, and what is refused before it is a request.
     """
+
+    def left() -> None:
+        if metrics is not None:
+            metrics.cancelled("writing")
+
+    def uncounted(error: ServiceError) -> None:
+        if metrics is not None:
+            metrics.unread(error.status)
+
     if settings.http_protocol == "stock" or sys.platform == "win32":  # whose loop asks for buffers ahead of time
         return "httptools"
     scratch = bytearray(SCRATCH_BYTES)
@@ -95,6 +103,7 @@ def http_protocol(
         left,
         limits=Limits.of(settings),
         render=lambda error: problems.encode(problems.document(error)),
+        uncounted=uncounted,
         scratch=scratch,
     )
     return cast(type[asyncio.Protocol], ours)  # uvicorn only calls it
@@ -104,7 +113,7 @@ def _config(app: Observed, settings: Settings) -> uvicorn.Config:
     certificate, key = tls_files(settings) or (None, None)
     return uvicorn.Config(
         app,
-        http=http_protocol(settings, lambda: app.metrics.cancelled("writing")),
+        http=http_protocol(settings, app.metrics),
         ws="none",
         loop="uvloop" if sys.platform != "win32" else "asyncio",
         backlog=BACKLOG,

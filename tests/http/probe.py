@@ -121,7 +121,7 @@ class Served:
 
         config = uvicorn.Config(
             app,
-            http=http_protocol(self.settings, lambda: service.metrics.cancelled("writing")),
+            http=http_protocol(self.settings, service.metrics),
             ws="none",
             loop=loop,
             ssl_certfile=certificate,

@@ -127,6 +127,25 @@ def test_who_leaves_before_the_answer_has_none_to_measure(serve):
     assert seen["logitd_response_body_bytes_count",] == 0
 
 
+@pytest.mark.parametrize(
+    ("sent", "code", "reason"),
+    [
+        (b"GET /v1/info HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 100_000 + b"\r\n\r\n", "431", "invalid"),
+        (b"no HTTP at all\r\n\r\n", "400", "invalid"),
+        (b"GET /v1/info HTTP/1.1\r\nho", "408", "slow_body"),
+    ],
+)
+def test_what_is_refused_before_it_is_a_request_is_counted(serve, sent, code, reason):
+    with serve(Settings(header_timeout_seconds=0.2)) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(sent)
+            assert client.recv(100).split()[1] == code.encode()
+        seen = scraped(url)
+    assert seen["logitd_requests_total", ("code", code), ("endpoint", "unmatched")] == 1
+    assert by_label(seen, "logitd_requests_rejected_total")[reason] == 1
+
+
 def test_each_refusal_has_its_reason(serve):
     with serve(Settings(max_body_bytes=4096, api_keys="one:secret")) as url:
         key = {"x-api-key": "secret"}

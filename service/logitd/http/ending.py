@@ -21,6 +21,7 @@ class Ending(Parsing):
     Args:
         limits: of every request.
         render: a refusal as an application/problem+json document.
+        uncounted: is told of a refusal before there was a request.
         scratch: where every connection of the event loop reads for its parser.
         uvicorn: what uvicorn gives a protocol.
 
@@ -32,12 +33,14 @@ class Ending(Parsing):
         self,
         limits: Limits,
         render: Callable[[ServiceError], bytes],
+        uncounted: Callable[[ServiceError], None],
         scratch: bytearray,
         **uvicorn: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(limits, **uvicorn)
         self._scratch = scratch
         self._render = render
+        self._uncounted = uncounted
         self.running: RequestResponseCycle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._refusal: ServiceError | None = None
@@ -69,6 +72,8 @@ class Ending(Parsing):
         self._deaf = True
         body, self._body = self._body, None
         broken = None if body is None else body.cycle
+        if broken is None:
+            self._uncounted(error)
         if broken is not None and broken is not self.running:
             self.pipeline.remove(next(entry for entry in self.pipeline if entry[0] is broken))
         if self.running is not broken and not self._idle():
