@@ -80,8 +80,9 @@ struct Tokens {
         BlockSums sums;
         alignas(64) double deltas[block], masses[block];
         for (int64_t begin = 0; begin < edits; begin += block) {
-            for (int i = 0; i < block; i++)
-                deltas[i] = begin + i < edits ? delta(edited[begin + i].logit) : -std::numeric_limits<double>::infinity();
+            const int64_t count = std::min<int64_t>(block, edits - begin);
+            for (int64_t i = 0; i < count; i++) deltas[i] = delta(edited[begin + i].logit);
+            for (int64_t i = count; i < block; i++) deltas[i] = -std::numeric_limits<double>::infinity();
             exponentials(deltas, masses);
             sums.add(deltas, masses);
         }

@@ -199,7 +199,7 @@ def test_an_output_that_does_not_hold(service_url, outputs, words):
         ({"banned_ids": "[1"}, 422, ("parameters.banned_ids",)),
         ({"banned_ids": "[7]"}, 422, ("parameters.banned_ids",)),
         ({"logprobs": -1}, 422, ("parameters.logprobs",)),
-        ({"vocab_size": 3}, 422, ("LOGITS",)),
+        ({"vocab_size": 4}, 422, ("parameters.vocab_size",)),
     ],
 )
 def test_parameters_that_do_not_hold(service_url, parameters, status, words):

@@ -54,6 +54,15 @@ def params_of(document):
     return body["properties"]["params"]["anyOf"][0]
 
 
+def in_floats(node):
+    """The same with all numbers as FastAPI has them, and without nulls, which it leaves out."""
+    if isinstance(node, dict):
+        return {key: in_floats(value) for key, value in node.items() if value is not None}
+    if isinstance(node, list):
+        return [in_floats(one) for one in node]
+    return float(node) if isinstance(node, int) and not isinstance(node, bool) else node
+
+
 def test_every_parameter_is_there_with_its_bounds_and_a_description(document):
     shown = params_of(document)
     assert shown["additionalProperties"] is False
@@ -61,8 +70,7 @@ def test_every_parameter_is_there_with_its_bounds_and_a_description(document):
     for name, parameter in PARAMETERS.items():
         schema = shown["properties"][name]
         assert schema["description"] == parameter.doc
-        assert schema.get("default") == parameter.neutral  # FastAPI leaves a null out
-        assert schema.items() <= parameter.schema().items()
+        assert in_floats(schema) == in_floats(parameter.schema())
 
 
 @pytest.mark.parametrize("name", [name for name, parameter in PARAMETERS.items() if "[" in parameter.bounds])

@@ -312,19 +312,19 @@ def test_a_session_does_not_expire_under_a_step(serve, monkeypatch):
     reply = session_steps._reply
 
     def slow(*args):
-        time.sleep(1.0)
+        time.sleep(2.0)
         return reply(*args)
 
-    with serve(Settings(session_ttl_seconds=0.5)) as url:
+    with serve(Settings(session_ttl_seconds=1.0)) as url:
         session = opened(url)
         with monkeypatch.context() as patch, concurrent.futures.ThreadPoolExecutor(1) as pool:
             patch.setattr(session_steps, "_reply", slow)
             step = pool.submit(appended, url, session, k, v)
-            time.sleep(0.7)
+            time.sleep(1.4)
             opened(url)  # drops what has expired
             step.result()
         assert httpx.get(f"{url}{PATH}/{session}").json()["tokens"] == 2
-        time.sleep(0.6)
+        time.sleep(1.1)
         assert httpx.get(f"{url}{PATH}/{session}").status_code == 410
 
 

@@ -139,7 +139,8 @@ def _dense(message: Message, mask: torch.Tensor | None, vocab_size: int | None, 
     logits, guidance = to_torch(message.tensors["logits"]), _sent(message, "guidance_logits")
     if vocab_size is not None and logits.ndim == 2:
         if vocab_size > logits.shape[1]:
-            raise Invalid.at("vocab_size", f"must be at most the {logits.shape[1]} logits of a row, got {vocab_size}")
+            path = "vocab_size" if message.form == "json" else message.path("vocab_size")  # no head in which it is
+            raise Invalid.at(path, f"must be at most the {logits.shape[1]} logits of a row, got {vocab_size}")
         logits = logits[:, :vocab_size]  # the rest pads them
         mask = mask if mask is None or mask.ndim != 2 else mask[:, : -(-vocab_size // 32)]
         guidance = guidance if guidance is None or guidance.ndim != 2 else guidance[:, :vocab_size]
