@@ -1,17 +1,18 @@
 """The Boltzmann view as work for the engine, which takes its rows in parts where they are large."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from logitd_kernels import DenseRows, RowFault, RowResult
+from logitd.rows_work import DenseWork
+from logitd_kernels import DenseRows, RowFault
 from logitd_kernels.backends import Backend
 from logitd_kernels.sampling.transform import Values
 from logitd_kernels.thermo import RowAnalysis, analyze
 
 
 @dataclass(frozen=True)
-class AnalyzeWork:
+class AnalyzeWork(DenseWork):
     """Rows to analyse; what is asked is as in `logitd_kernels.thermo.analyze`."""
 
     dense: DenseRows
@@ -19,21 +20,13 @@ class AnalyzeWork:
     entropy: float | None = None
     mass: float | None = None
     params: Values | None = None
-    first: int = 0  # the place of the first row in its request
-    key: Hashable = None
+    first: int = 0
     op: ClassVar[str] = "analyze"
-    values: ClassVar[Sequence[Values]] = ()
-    is_light: ClassVar[bool] = False
-
-    @property
-    def rows(self) -> int:
-        """B."""
-        return len(self.dense)
 
     @property
     def row_bytes(self) -> int:
         """What the passes over a row read, one for each temperature."""
-        return self.dense.vocab_size * self.dense.logits.element_size() * len(self.temperatures)
+        return super().row_bytes * len(self.temperatures)
 
     def part(self, start: int, stop: int) -> "AnalyzeWork":
         """Return the work of some rows; they know their places."""
@@ -47,16 +40,5 @@ class AnalyzeWork:
         Raises:
             ParameterError: a parameter that does not fit the vocabulary.
         """
-        answers = analyze(
-            self.dense,
-            self.temperatures,
-            entropy=self.entropy,
-            mass=self.mass,
-            params=self.params,
-            backend=backend,
-        )
-        return [replace(one, row=one.row + self.first) if isinstance(one, RowFault) else one for one in answers]
-
-    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
-        """Return nothing: no row is sampled."""
-        return ()
+        asked: dict[str, Any] = {"entropy": self.entropy, "mass": self.mass, "params": self.params, "backend": backend}
+        return self.placed(lambda: analyze(self.dense, self.temperatures, **asked))

@@ -1,40 +1,27 @@
 """Distributions of rows as work for the engine, which takes them in parts where they are large."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
-from logitd_kernels import DenseRows, RowFault, RowResult, softmax
+from logitd.rows_work import DenseWork
+from logitd_kernels import DenseRows, softmax
 from logitd_kernels.backends import Backend
 from logitd_kernels.gumbel import Noise
-from logitd_kernels.sampling.transform import Values
 from logitd_kernels.softmax import SoftmaxRows
 
 
 @dataclass(frozen=True)
-class SoftmaxWork:
+class SoftmaxWork(DenseWork):
     """Rows to turn into distributions; the parameters are those of `logitd_kernels.softmax`."""
 
     dense: DenseRows
     temperatures: Sequence[float]
     kind: str
     noise: Sequence[Noise] = ()
-    key: Hashable = None
     op: ClassVar[str] = "softmax"
-    values: ClassVar[Sequence[Values]] = ()
-    is_light: ClassVar[bool] = False
-
-    @property
-    def rows(self) -> int:
-        """B."""
-        return len(self.dense)
-
-    @property
-    def row_bytes(self) -> int:
-        """V times the bytes of a logit."""
-        return self.dense.vocab_size * self.dense.logits.element_size()
 
     def part(self, start: int, stop: int) -> "SoftmaxWork":
         """Return the work of some rows."""
@@ -51,10 +38,6 @@ class SoftmaxWork:
         """Compute every row; the first has the answer of all of them, the others None."""
         told = softmax(self.dense, list(self.temperatures), self.kind, backend, self.noise)
         return [told, *[None] * (self.rows - 1)]
-
-    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
-        """Return nothing: no row is sampled."""
-        return ()
 
 
 def together(answers: Sequence[SoftmaxRows | None]) -> SoftmaxRows:

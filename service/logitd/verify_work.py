@@ -1,12 +1,12 @@
 """Verification of draft tokens as work for the engine, which takes its rows in parts where they are large."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from logitd_kernels import RowFault, RowResult
+from logitd.rows_work import RowsWork
+from logitd_kernels import RowFault
 from logitd_kernels.backends import Backend
-from logitd_kernels.errors import ParameterError
 from logitd_kernels.sampling.order import DEFAULT, Order
 from logitd_kernels.sampling.speculation import Speculation
 from logitd_kernels.sampling.transform import Values
@@ -14,7 +14,7 @@ from logitd_kernels.sampling.verify import Verified, verify
 
 
 @dataclass(frozen=True)
-class VerifyWork:
+class VerifyWork(RowsWork):
     """Rows of draft tokens to verify; the parameters are those of `logitd_kernels.sampling.verify`."""
 
     speculation: Speculation
@@ -22,11 +22,8 @@ class VerifyWork:
     draft_params: Sequence[Values] | None
     method: str
     order: Order = DEFAULT
-    first: int = 0  # the place of the first row in its request
-    key: Hashable = None
+    first: int = 0
     op: ClassVar[str] = "verify"
-    values: ClassVar[Sequence[Values]] = ()
-    is_light: ClassVar[bool] = False
 
     @property
     def rows(self) -> int:
@@ -57,20 +54,5 @@ class VerifyWork:
         Raises:
             ParameterError: its `row` counted in the request.
         """
-        try:
-            answers = verify(
-                self.speculation,
-                self.params,
-                self.draft_params,
-                method=self.method,
-                backend=backend,
-                order=self.order,
-            )
-        except ParameterError as error:
-            row = None if error.row is None else error.row + self.first
-            raise ParameterError(error.field, error.message, row) from None
-        return [replace(one, row=one.row + self.first) if isinstance(one, RowFault) else one for one in answers]
-
-    def sampled(self, answers: Sequence[Any]) -> Sequence[RowResult | RowFault]:
-        """Return nothing: no row is sampled on its own."""
-        return ()
+        asked: dict[str, Any] = {"method": self.method, "backend": backend, "order": self.order}
+        return self.placed(lambda: verify(self.speculation, self.params, self.draft_params, **asked))
