@@ -162,6 +162,7 @@ def hot_batch(
     allowed: Sequence[NDArray[np.bool_] | None],
     bias: Sequence[dict[int, float]],
     history: tuple[NDArray[np.int32] | None, NDArray[np.int32] | None] = (None, None),
+    mask: NDArray[np.uint32] | None = None,
 ) -> HotBatch:
     """Gather checked parameters and edits of rows into arrays.
 
@@ -173,6 +174,7 @@ def hot_batch(
         allowed: for each, [V] booleans or None.
         bias: for each, {id: bias}.
         history: `prompt_ids` and `output_ids`.
+        mask: [R, ⌈V/32⌉] words that forbid tokens besides, as in `HotBatch`.
     """
     vocab_size = logits.shape[1]
     ends = list(accumulate(len(one) for one in bias))
@@ -186,7 +188,7 @@ def hot_batch(
             ],
             REQUEST,
         ),
-        mask=_packed(allowed, vocab_size),
+        mask=_packed(allowed, vocab_size, mask),
         edit_ids=np.array([token for token, _ in edits], np.int64) if edits else _NO_IDS,
         edit_bias=np.array([one for _, one in edits], np.float64) if edits else _NO_BIAS,
         prompt_ids=history[0],
@@ -194,13 +196,16 @@ def hot_batch(
     )
 
 
-def _packed(allowed: Sequence[NDArray[np.bool_] | None], vocab_size: int) -> NDArray[np.uint32] | None:
+def _packed(
+    allowed: Sequence[NDArray[np.bool_] | None], vocab_size: int, mask: NDArray[np.uint32] | None
+) -> NDArray[np.uint32] | None:
     if all(one is None for one in allowed):
-        return None
-    words = np.full((len(allowed), -(-vocab_size // 32)), 0xFFFFFFFF, np.uint32)
+        return mask
+    words = np.full((len(allowed), -(-vocab_size // 32)), 0xFFFFFFFF, np.uint32) if mask is None else mask.copy()
     for row, one in enumerate(allowed):
         if one is not None:
+            own = np.zeros(4 * words.shape[1], np.uint8)
             bits = np.packbits(one, bitorder="little")
-            words.view(np.uint8).reshape(len(allowed), -1)[row, :] = 0
-            words.view(np.uint8).reshape(len(allowed), -1)[row, : len(bits)] = bits
+            own[: len(bits)] = bits
+            words[row] &= own.view(np.uint32)
     return words

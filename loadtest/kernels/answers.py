@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from loadtest.kernels.cases import Case, Work
+from loadtest.kernels.cases import Work
 from loadtest.kernels.timing import Contender
 
-from logitd_kernels import DenseRows, RowResult, check, pick, sample
+from logitd_kernels import DenseRows, pick
+from logitd_kernels.sampling.chain import draw_greedily, truncated
+from logitd_kernels.sampling.order import DEFAULT
+from logitd_kernels.sampling.prepared import Preparation
 
 _SLACK = 0.02  # float32 cumulative sums of a flat row end a little off
 _CALLS = 8
@@ -25,10 +28,10 @@ def right(work: Work, contenders: Sequence[Contender]) -> tuple[list[Contender],
     """
     if work.case.softmax:
         return list(contenders), []
-    floors = [[_floor(row, work.case) for row in block] for block in work.blocks[:_CALLS]]
+    ids = [kept_ids(work, place) for place in range(len(work.blocks[:_CALLS]))]
     kept, wrong = [], []
     for contender in contenders:
-        fault = _fault(contender, work, floors)
+        fault = _fault(contender, work, ids)
         if fault and contender.ours:
             raise WrongAnswerError(f"{contender.name}: {fault}")
         if fault:
@@ -38,22 +41,32 @@ def right(work: Work, contenders: Sequence[Contender]) -> tuple[list[Contender],
     return kept, wrong
 
 
-def _floor(row: torch.Tensor, case: Case) -> float:
-    """Return the smallest logit that the reference keeps."""
-    values = check({**case.params, "seed": 1})
-    (answer,) = sample(DenseRows(row[None]), values, backend=pick("reference"))
-    assert isinstance(answer, RowResult)
-    return float(torch.topk(row, answer.kept or 1).values[-1])
+def kept_ids(work: Work, place: int) -> list[set[int]]:
+    """Return the ids that the reference keeps of each row of a block."""
+    rows = DenseRows(work.blocks[place], **work.beside(place))
+    prepared = Preparation(rows, pick("reference"), DEFAULT)
+    found = []
+    for index, values in enumerate(work.values(place)):
+        own = prepared.known(index, values)
+        row = prepared.row(index, values, own)
+        kept = draw_greedily(row, own).kept if DEFAULT.is_greedy(own) else truncated(row, own, DEFAULT.steps)
+        ids, shares = kept.shares()
+        found.append(set(ids[shares > 0].tolist()))
+    return found
 
 
-def _fault(contender: Contender, work: Work, floors: list[list[float]]) -> str | None:
+def _fault(contender: Contender, work: Work, kept: list[list[set[int]]]) -> str | None:
     for index, block in enumerate(work.blocks[:_CALLS]):
         drawn = contender.call(index)
         if drawn is None:
             return None
         tokens = np.asarray(drawn).reshape(-1)
-        slack = 0.0 if contender.ours else _SLACK
-        for row, token, floor in zip(block, tokens.tolist(), floors[index], strict=True):
-            if not 0 <= token < len(row) or float(row[token]) < floor - slack:
+        for row, token, ids in zip(block, tokens.tolist(), kept[index], strict=True):
+            if token not in ids and (contender.ours or not _close(row, token, ids)):
                 return f"drew token {token}, outside the kept set ({work.kind} rows, {work.case.name})"
     return None
+
+
+def _close(row: torch.Tensor, token: int, kept: set[int]) -> bool:
+    """Whether a token's logit is hardly below the smallest that is kept."""
+    return 0 <= token < len(row) and float(row[token]) >= float(row[list(kept)].min()) - _SLACK

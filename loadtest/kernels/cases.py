@@ -5,9 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from loadtest.kernels import rows
 
+from logitd_kernels import check
 from logitd_kernels.sampling.registry import TRANSFORMS
-from logitd_kernels.sampling.transform import Cut, Transform
+from logitd_kernels.sampling.transform import Transform
+
+# What a case is made for without being listed; an edit takes more than a number. Older commits lack some of these.
+_MEASURED = ("Cut", "Band", "Remap", "Scale", "Reweigh")
 
 
 @dataclass(frozen=True)
@@ -18,11 +23,17 @@ class Case:
         name: as in the table and in `--only`.
         params: sampling parameters, as in a request.
         softmax: write out softmax(x/T) instead of drawing.
+        history: every row comes with a prompt and an output of 2,048 ids each.
+        mask: every row comes with a packed bitmask that allows half of the vocabulary.
+        biased: how many ids get a bias, spread over the vocabulary.
     """
 
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
     softmax: bool = False
+    history: bool = False
+    mask: bool = False
+    biased: int = 0
 
     def get(self, name: str, neutral: float) -> float:
         """Return a parameter, or its neutral value."""
@@ -34,6 +45,13 @@ class Case:
         return self.get("temperature", 1.0)
 
 
+PENALTIES = {
+    "repetition_penalty": 1.2,
+    "frequency_penalty": 0.1,
+    "frequency_scope": "both",
+    "presence_penalty": 0.1,
+    "presence_scope": "both",
+}
 NAMED = (
     Case("greedy", {"temperature": 0}),
     Case("temperature", {"temperature": 0.8}),
@@ -42,18 +60,31 @@ NAMED = (
     Case("top_k+top_p+min_p", {"temperature": 0.8, "top_k": 50, "top_p": 0.9, "min_p": 0.05}),
     Case("untruncated", {}),
     Case("softmax", {"temperature": 0.8}, softmax=True),
+    Case("penalties", {"temperature": 0.8, **PENALTIES}, history=True),
+    Case("dry", {"temperature": 0.8, "dry_multiplier": 0.8}, history=True),
+    Case("no_repeat_ngram", {"temperature": 0.8, "no_repeat_ngram_size": 3}, history=True),
+    Case("mask", {"temperature": 0.8}, mask=True),
+    Case("logit_bias", {"temperature": 0.8}, biased=500),
 )
+PLAIN = "temperature"  # the case that each of the others adds something to
 
 
 def all_cases(transforms: tuple[Transform, ...] = TRANSFORMS) -> tuple[Case, ...]:
-    """Return the named cases, and one for every truncation of the registry that none of them uses."""
+    """Return the named cases, and one for every step after the edits of the registry that none of them uses."""
     used = {name for case in NAMED for name in case.params}
-    new = [cut for cut in transforms if isinstance(cut, Cut) and cut.name not in used]
-    return NAMED + tuple(Case(cut.name, {"temperature": 0.8, cut.name: _middle(cut.parameter)}) for cut in new)
+    steps = [one for one in transforms if type(one).__name__ in _MEASURED and one.parameter is not None]
+    new = {one.name: one.parameter for one in steps if one.parameter.name not in used}
+    return NAMED + tuple(
+        Case(name, {"temperature": 0.8, parameter.name: _middle(parameter)}) for name, parameter in new.items()
+    )
 
 
 def _middle(parameter: Any) -> float:  # noqa: ANN401  (Number, or one like it)
-    """Return a value half way from neutral to the other bound, or neutral + 1 where there is none."""
+    """Return a value half way from neutral to the other bound, or neutral + 1 where there is none.
+
+    A parameter that is null where it is off has its middle half way between its bounds.
+    """
+    parameter = getattr(parameter, "number", parameter)
     low = parameter.ge if parameter.ge is not None else parameter.gt
     high = parameter.le
     other = low if parameter.neutral == high else high
@@ -82,6 +113,24 @@ class Work:
         """Cut a pool of rows [N, V] into blocks; a rest of fewer than B rows is left out."""
         blocks = tuple(pool[start : start + batch] for start in range(0, len(pool) - batch + 1, batch))
         return cls(kind, case, blocks, threads)
+
+    def beside(self, place: int) -> dict[str, torch.Tensor]:
+        """Return the tensors that come with the logits of a block, by their names in `DenseRows`."""
+        block = self.blocks[place]
+        found: dict[str, torch.Tensor] = {}
+        if self.case.history:
+            found["prompt_ids"], found["output_ids"] = rows.history(block)
+        if self.case.mask:
+            found["mask"] = rows.half_allowed(block)
+        return found
+
+    def values(self, place: int) -> list[Any]:
+        """Return the checked parameters of a block's rows, each with a draw of its own."""
+        params = dict(self.case.params)
+        if self.case.biased:
+            step = max(self.blocks[0].shape[1] // self.case.biased, 1)
+            params["logit_bias"] = {step * index: -0.5 for index in range(self.case.biased)}
+        return [check({**params, "seed": 1, "step": place * self.batch + row}) for row in range(self.batch)]
 
     @property
     def batch(self) -> int:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from loadtest.kernels import ours, peers
 from loadtest.kernels.answers import right
-from loadtest.kernels.cases import Case, Work
+from loadtest.kernels.cases import PENALTIES, Case, Work
 from loadtest.kernels.floor import floor
 from loadtest.kernels.rows import pool
-from loadtest.kernels.timing import CPU, WALL, Budget, Contender, Spread, alternate, ratio
+from loadtest.kernels.timing import CPU, WALL, Budget, Contender, Spread, Times, alternate, ratio
 
 _ROWS = 8
 _FOCUS = {"temperature": 0.8, "top_k": 50, "top_p": 0.9}
@@ -25,7 +25,8 @@ class Claim:
     Attributes:
         text: what is claimed.
         over, under: the contenders of the ratio: `ours` (our fastest backend), `bfloat16`, `one thread`, `two threads`
-            (ours too), `floor`, or a peer's name in the table.
+            (ours too), `penalties` (ours, over 4,096 ids of history), `floor`, or a peer's name in the table.
+        less: a contender whose time is taken off that of `over`, "" for none.
         kind: of rows.
         params: sampling parameters.
         batch: rows a call.
@@ -36,6 +37,7 @@ class Claim:
     text: str
     over: str
     under: str
+    less: str = ""
     kind: str = "real"
     params: Mapping[str, Any] = field(default_factory=lambda: _FOCUS)
     batch: int = 1
@@ -64,13 +66,14 @@ class Verdict:
 
 CLAIMS = (
     Claim("real rows, T 0.8 + top_k 50 + top_p 0.9: times the floor", "ours", "floor", most=1.5),
-    Claim("N(0, 1) rows, top_p 0.99: times the floor", "ours", "floor", "flat", {"top_p": 0.99}, most=40),
+    Claim("N(0, 1) rows, top_p 0.99: times the floor", "ours", "floor", "", "flat", {"top_p": 0.99}, most=40),
+    Claim("real rows: what penalties over 4,096 ids add, in floors", "penalties", "floor", "ours", most=0.2),
     Claim("real rows: bfloat16 over float32", "bfloat16", "ours", most=1),
     Claim("64 real rows: one thread over two", "one thread", "two threads", batch=64, least=1.7),
     Claim("real rows: torch.topk + softmax + multinomial over ours", "torch.topk", "ours", least=5),
     Claim("real rows, top_p 0.9: transformers over ours", "transformers", "ours", params=_TOP_P, least=500),
-    Claim("peaked rows, top_p 0.9: transformers over ours", "transformers", "ours", "peaked", _TOP_P, least=500),
-    Claim("peaked rows, top_p 0.9: transformers over the floor", "transformers", "floor", "peaked", _TOP_P),
+    Claim("peaked rows, top_p 0.9: transformers over ours", "transformers", "ours", "", "peaked", _TOP_P, least=500),
+    Claim("peaked rows, top_p 0.9: transformers over the floor", "transformers", "floor", "", "peaked", _TOP_P),
     Claim("real rows: llama.cpp's chain over ours", "llama.cpp", "ours", least=3),
     Claim("real rows, top_k + top_p: vLLM's CPU sampler over ours", "vllm", "ours"),
 )
@@ -85,13 +88,19 @@ def judge(claim: Claim, budget: Budget) -> Verdict:
     ours.set_threads(1)
     work = Work.of(claim.kind, Case("claim", claim.params), pool(claim.kind, max(_ROWS, claim.batch)), claim.batch)
     mine = subject(work)
-    over, under = (_contender(name, work) for name in (claim.over, claim.under))
-    if over is None or under is None:
+    found = [_contender(name, work) for name in (claim.over, claim.under, claim.less) if name]
+    present = [one for one in found if one is not None]
+    if len(present) < len(found):
         return verdict(claim.text, mine.name, None, claim.most, claim.least)
-    right(work, [one for one in (over, under) if one.name != "floor"])
-    times = alternate([over, under], budget, WALL if "thread" in claim.over else CPU)
+    right(work, [one for one in present if one.name not in ("floor", "penalties")])
+    over, under, *less = alternate(present, budget, WALL if "thread" in claim.over else CPU).values()
     ours.set_threads(1)
-    return verdict(claim.text, mine.name, ratio(times[over.name], times[under.name]), claim.most, claim.least)
+    return verdict(claim.text, mine.name, ratio(_less(over, *less), under), claim.most, claim.least)
+
+
+def _less(over: Times, less: Times | None = None) -> Times:
+    """Return what is left of some times by round."""
+    return over if less is None else {moment: over[moment] - less[moment] for moment in over if moment in less}
 
 
 def verdict(text: str, mine: str, found: Spread | None, most: float | None, least: float | None = None) -> Verdict:
@@ -118,6 +127,9 @@ def _contender(name: str, work: Work) -> Contender | None:
     if name == "bfloat16":
         halves = replace(work, blocks=tuple(block.to(torch.bfloat16) for block in work.blocks))
         return replace(subject(halves), name=name)
+    if name == "penalties":
+        counted = Case(name, {**work.case.params, **PENALTIES}, history=True)
+        return replace(subject(replace(work, case=counted)), name=name)
     if name in ("one thread", "two threads"):
         threads = 1 if name == "one thread" else 2
         return replace(subject(work), name=name, before=partial(ours.set_threads, threads))

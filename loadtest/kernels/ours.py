@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from loadtest.kernels.cases import Case, Work
+from loadtest.kernels.cases import PENALTIES, Work
 from loadtest.kernels.timing import Contender
 
 import logitd_kernels
-from logitd_kernels import Backend, DenseRows, RowResult, check, sample, softmax
+from logitd_kernels import Backend, DenseRows, RowResult, sample, softmax
 
 
 def set_threads(count: int) -> None:
@@ -56,16 +56,12 @@ def native(work: Work, backend: Backend) -> Contender | None:
     hot: Callable[[Any], Any] | None = getattr(backend, "hot", None)
     if hot is None:
         return None
-    from logitd_kernels.hot import HOT, hot_batch
+    from logitd_kernels.hot import HOT
 
-    if not set(work.case.params) <= HOT:
+    counted = set(PENALTIES) if getattr(backend, "counts_history", False) else set()
+    if not set(work.case.params) <= HOT | counted:
         return None
-    batches = []
-    for number, block in enumerate(work.blocks):
-        values = _values(work.case, number, len(block))
-        batch = len(block)
-        seeds = [one["seed"] for one in values]
-        batches.append(hot_batch(block, range(batch), values, seeds, [None] * batch, [{}] * batch))
+    batches = [_batch(work, place) for place in range(len(work.blocks))]
     run = hot
 
     def call(index: int) -> Any:  # noqa: ANN401  (an int64 array)
@@ -74,13 +70,27 @@ def native(work: Work, backend: Backend) -> Contender | None:
     return Contender(f"{backend.name} native", call, work.batch, ours=True)
 
 
+def _batch(work: Work, place: int) -> Any:  # noqa: ANN401  (a HotBatch, of whatever commit)
+    from logitd_kernels.hot import hot_batch
+    from logitd_kernels.rows import unpack_mask
+
+    block, values, beside = work.blocks[place], work.values(place), work.beside(place)
+    masks = beside.get("mask", [None] * len(block))
+    allowed = [None if mask is None else unpack_mask(mask, block.shape[1]) for mask in masks]
+    bias = [one["logit_bias"] or {} for one in values]
+    seeds = [one["seed"] for one in values]
+    history = {"history": (beside["prompt_ids"].numpy(), beside["output_ids"].numpy())} if work.case.history else {}
+    return hot_batch(block, range(len(block)), values, seeds, allowed, bias, **history)
+
+
 def python(work: Work, backend: Backend) -> Contender:
     """Return the public call: rows and parameters in, a list of answers out."""
-    params = [_values(work.case, number, len(block)) for number, block in enumerate(work.blocks)]
+    params = [work.values(place) for place in range(len(work.blocks))]
+    beside = [work.beside(place) for place in range(len(work.blocks))]
 
     def call(index: int) -> list[int]:
         place = index % len(params)
-        answers = sample(DenseRows(work.blocks[place]), params[place], backend=backend)
+        answers = sample(DenseRows(work.blocks[place], **beside[place]), params[place], backend=backend)
         return [answer.tokens[0] if isinstance(answer, RowResult) else -1 for answer in answers]
 
     return Contender(f"{backend.name} python", call, work.batch, ours=True)
@@ -100,8 +110,3 @@ def _softmax(work: Work, here: list[Backend]) -> list[Contender]:
         return Contender(name, call, work.batch, ours=True)
 
     return [contender(name, options) for name, options in chosen]
-
-
-def _values(case: Case, block: int, batch: int) -> list[Any]:
-    """Return checked parameters a row, every row with a draw of its own."""
-    return [check({**case.params, "seed": 1, "step": block * batch + row}) for row in range(batch)]

@@ -37,7 +37,9 @@ class Peer:
 
 
 def contenders(work: Work) -> list[Contender]:
-    """Return the peers that are here and can do the work."""
+    """Return the peers that are here and can do the work; none takes what comes beside the logits."""
+    if work.case.history or work.case.mask or work.case.biased:
+        return []
     made = [peer.contender(work) for peer in PEERS if peer.absent() is None]
     return [contender for contender in made if contender]
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Row = NDArray[np.float32]
 
+HISTORY = 2048  # ids of a prompt, and of an output
 VOCAB = 128_256  # of a made-up row; a real one has the 126,052 words of its model
 _TRIGRAM = Path(__file__).parents[2] / "examples" / "trigram.py"
 _CONTEXTS = (
@@ -63,6 +64,31 @@ def pool(kind: str, count: int, vocab: int = VOCAB) -> torch.Tensor:
         return torch.from_numpy(np.stack([_real(index % len(_CONTEXTS)) for index in range(count)]))
     rng = np.random.default_rng(KINDS.index(kind))
     return torch.from_numpy(np.stack([MADE_UP[kind](rng, vocab) for _ in range(count)]))
+
+
+def history(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the prompt and the output of rows [N, V]: [N, 2048] int32 each, the same in every run.
+
+    Ids come as words do in a text: the r-th likeliest with a frequency of 1/(r + 10)^1.6 (Zipf, Mandelbrot). That makes
+    some 700 of 4,096 distinct, as in a few pages of prose.
+    """
+    rng = np.random.default_rng(len(KINDS))
+    count, vocab = logits.shape
+    shares = 1 / (np.arange(vocab) + 10) ** 1.6
+    ranks = rng.choice(vocab, (count, 2 * HISTORY), p=shares / shares.sum())
+    likeliest = torch.sort(logits.float(), descending=True, stable=True).indices
+    ids = likeliest.gather(1, torch.from_numpy(ranks)).int()
+    return ids[:, :HISTORY].contiguous(), ids[:, HISTORY:].contiguous()
+
+
+def half_allowed(logits: torch.Tensor) -> torch.Tensor:
+    """Return a bitmask for rows [N, V]: [N, ⌈V/32⌉] int32 of random bits, the largest logit allowed."""
+    rng = np.random.default_rng(len(KINDS) + 1)
+    count, vocab = logits.shape
+    words = rng.integers(0, 1 << 32, (count, -(-vocab // 32)), np.uint32)
+    best = logits.argmax(-1).numpy()
+    words[np.arange(count), best // 32] |= np.left_shift(1, best % 32).astype(np.uint32)
+    return torch.from_numpy(words.view(np.int32))
 
 
 @lru_cache(maxsize=len(_CONTEXTS))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from loadtest.kernels.cases import Work
+from loadtest.kernels.cases import PLAIN, Work
 from loadtest.kernels.claims import Verdict
 from loadtest.kernels.figures import Figure
 from loadtest.kernels.floor import floor_pass
@@ -48,6 +48,15 @@ def _line(figure: Figure, case: str) -> str:
     spent = " ".join(f"{duration(value):>9}" for value in (spread.median, spread.p20, spread.p80))
     ratio = times(figure.over_floor.median)
     return f"  {case:<18} {figure.contender:<18} {spent} {figure.gb_per_s:>7.2f} {ratio:>8} {figure.rounds:>6}"
+
+
+def costs(figures: Sequence[Figure]) -> str:
+    """Return what each case costs a caller of our compiled backend beside the plain one, in floors, on one line."""
+    ours = {one.case: one.over_floor.median for one in figures if one.contender == "cpu python"}
+    if PLAIN not in ours:
+        return ""
+    more = (f"{case} {over - ours[PLAIN]:+.2f}" for case, over in ours.items() if case != PLAIN)
+    return f"  cpu python, × floor, over {PLAIN}: {', '.join(more)}"
 
 
 def verdict(one: Verdict) -> str:

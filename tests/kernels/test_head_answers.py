@@ -201,3 +201,11 @@ def test_a_head_is_answered_the_same_in_any_batch_and_dtype():
     many = K.HeadRows(one.ids.repeat(9, 1).int(), one.logits.double().repeat(9, 1), one.log_z.repeat(9, 1), 40)
     values = K.check({"top_p": 0.5, "seed": 3})
     assert K.sample(many, values) == K.sample(one, values) * 9
+
+
+@pytest.mark.parametrize("name", ["mirostat", "typical_p", "top_h", "top_n_sigma", "eta_cutoff", "adaptive_target"])
+def test_a_best_guess_of_a_short_head_knows_no_more_than_was_sent(name):
+    value = {"mirostat": 1}.get(name, 0.5)
+    told = Case(FEW, size=3, params={name: value, "allow_inexact": True}).head()
+    assert not told.exact
+    assert told.tokens[0] in (0, 1, 2)

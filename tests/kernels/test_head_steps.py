@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from golden import one_thread  # noqa: F401  (a fixture)
 from head_cases import CUTS, FEW, INF, ROWS, STEPS, Case, hunt, penalised, random_case, settled, verdict
 
 import logitd_kernels as K
@@ -30,8 +31,8 @@ def test_every_step_is_tried():
 @pytest.mark.parametrize("step", STEPS)
 def test_exact_means_that_the_whole_row_answers_the_same(step):
     rng = np.random.default_rng([list(STEPS).index(step), 21])
-    seen = hunt(case_of(rng, kind, step) for kind in ROWS for _ in range(25))
-    assert seen["exact"] >= 30  # an implementation that never answers would pass everything else
+    seen = hunt(case_of(rng, kind, step) for kind in ROWS for _ in range(14))
+    assert seen["exact"] >= 20  # an implementation that never answers would pass everything else
     assert seen["open"] >= 10
 
 
@@ -52,13 +53,13 @@ def test_exact_holds_with_several_steps_and_edits(step):
 @pytest.mark.parametrize("cut", ["none", "top_k", "top_p", "min_p"])
 def test_exact_holds_under_penalties_of_sent_and_unsent_tokens(cut):
     rng = np.random.default_rng([list(CUTS).index(cut), 23])
-    cases = [random_case(rng, kind, cut) for kind in ROWS for _ in range(40)]
+    cases = [random_case(rng, kind, cut) for kind in ROWS for _ in range(25)]
     for case in cases:
         penalised(rng, case)
         case.params["temperature"] *= float(rng.random() > 0.1)  # some greedy
         case.order = ORDERS[rng.integers(len(ORDERS))]
     seen = hunt(cases)
-    assert seen["exact"] >= 40
+    assert seen["exact"] >= 30
     assert seen["open"] >= 10
 
 
@@ -67,7 +68,7 @@ def test_exact_holds_under_penalties_of_sent_and_unsent_tokens(cut):
 def test_logprobs_beside_an_exact_answer_are_those_of_the_whole_row(mode, step):
     rng = np.random.default_rng([list(STEPS).index(step), 24])
     compared = 0
-    for _ in range(40):
+    for _ in range(24):
         case = case_of(rng, list(ROWS)[rng.integers(len(ROWS))], step)
         asked = {"logprobs": 3, "logprobs_mode": mode}
         told, truth = case.head(**asked), case.dense("torch", **asked)

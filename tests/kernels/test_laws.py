@@ -21,7 +21,7 @@ SHARED = {"penalty_window", "penalty_exempt_ids"}  # options of three transforms
 @both
 @pytest.mark.parametrize("transform", WITH_PARAMETER, ids=lambda one: one.name)
 @given(data=st.data())
-@settings(law, max_examples=12)
+@settings(law, max_examples=8)
 def test_a_neutral_value_is_the_identity_whatever_its_options(transform, backend, data):
     own = {one.name: one for one in transform.parameters if one.name not in SHARED}
     row, values = data.draw(rows()), data.draw(all_values(but=own))

@@ -91,11 +91,11 @@ def test_a_row_has_the_same_bits_alone_and_anywhere_in_a_batch(size, dtype, back
 
 @both
 @pytest.mark.parametrize("params", PARAMS)
-def test_one_row_gives_the_same_bits_at_all_64_places(params, backend):
-    ids, guide = torch.tensor([[1, 2, 5, 1, 2]]).expand(64, -1), row_of("normal", 5000, seed=1).expand(64, -1)
-    rows = K.DenseRows(row_of("normal", 5000).expand(64, -1), None, ids, ids, guide)
+def test_one_row_gives_the_same_bits_at_every_place(params, backend):
+    ids, guide = torch.tensor([[1, 2, 5, 1, 2]]).expand(24, -1), row_of("normal", 5000, seed=1).expand(24, -1)
+    rows = K.DenseRows(row_of("normal", 5000).expand(24, -1), None, ids, ids, guide)
     answers = K.sample(rows, K.check({"seed": 3, "n": 3, **params}), backend=BACKENDS[backend])
-    assert len(answers) == 64
+    assert len(answers) == 24
     assert all(same(answer, answers[0]) for answer in answers)
 
 
@@ -145,10 +145,9 @@ def test_inputs_are_never_written_to(dtype, backend):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wider_dtype_with_the_same_numbers_gives_the_same_bits(kind, dtype, size, backend):
-    row = row_of(kind, size, FLOATS[dtype])
-    params = [
-        K.check({"seed": 9, "n": 5, **values}) for values in PARAMS if not size < 300 or "allowed_ids" not in values
-    ]
+    row, turn = row_of(kind, size, FLOATS[dtype]), list(KINDS).index(kind) % 3  # each third with some of the kinds
+    asked = [one for one in PARAMS[turn::3] if size >= 300 or "allowed_ids" not in one]
+    params = [K.check({"seed": 9, "n": 5, **one}) for one in asked]
     batches = [K.DenseRows(row.to(wide).expand(len(params), -1)) for wide in (row.dtype, torch.float32, torch.float64)]
     narrow, *wider = (told(K.sample(batch, params, backend=BACKENDS[backend], logprobs=3)) for batch in batches)
     assert all(answers == narrow for answers in wider)

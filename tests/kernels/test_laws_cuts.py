@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from golden import one_thread  # noqa: F401  (a fixture)
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import OF_KIND, all_values, argmax, both, rows, values_of
 from rows_of import INF, ask, draw_at, law, row_of, softmax64
@@ -22,7 +22,7 @@ def values_for(data, transform):
 @both
 @cuts
 @given(data=st.data())
-@law
+@settings(law, max_examples=20)
 def test_every_cut_keeps_the_argmax_and_is_a_prefix(cut, backend, data):
     row = data.draw(rows())
     answer = draw_at(row, ENDS, values_for(data, cut), backend)
@@ -71,7 +71,7 @@ def test_every_cut_has_a_direction():
 @both
 @cuts
 @given(data=st.data())
-@law
+@settings(law, max_examples=20)
 def test_what_is_kept_is_monotone_in_the_parameter(cut, backend, data):
     """Beside cuts of which more goes in where more comes out: what depends on a deviation may not do that."""
     name, grows = GROWING[cut.name]

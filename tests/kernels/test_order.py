@@ -3,7 +3,7 @@
 import pytest
 import torch
 from golden import FOUR, both, one_thread  # noqa: F401  (a fixture)
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows_of import ask, distribution, law, left_of, logs, row_of
 
@@ -112,7 +112,7 @@ def test_every_step_is_moved_by_these_laws():
 @both
 @dialects
 @given(values=asked(), seed=st.integers(0, 50))
-@law
+@settings(law, max_examples=12)
 def test_the_order_of_the_dialect_spelt_out_is_the_dialect(dialect, backend, values, seed):
     row = row_of("normal", 300, seed=seed)
     plain, spelt = order_of(dialect), order_of(dialect, order_of(dialect).names)

@@ -6,7 +6,7 @@ from itertools import count, pairwise
 
 import httpx
 from loadtest.http.profiles import __main__ as command
-from loadtest.http.profiles import attending, bodies, catalogue, real, refusals, sampling
+from loadtest.http.profiles import attending, bodies, catalogue, judging, real, refusals, sampling
 from loadtest.http.profiles import run as running
 from loadtest.http.profiles.connection import Pool
 from loadtest.http.profiles.exposition import samples
@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 def test_every_kind_of_request_is_answered_as_it_should_be(service_url):
     rows, wire = real.rows()[:2], Wire()
     slow = {"slow body", "long attention", "linear attention", "comparison"}  # seconds; `make loadtest PROFILE=mixed`
-    found = [*sampling.kinds(wire, rows), *attending.kinds(wire), *refusals.kinds(wire)]
+    found = [*sampling.kinds(wire, rows), *judging.kinds(wire, rows), *attending.kinds(wire), *refusals.kinds(wire)]
     kinds = [kind for kind in found if kind.name not in slow]
     record = Record([kind.name for kind in kinds])
 

@@ -58,7 +58,10 @@ def sample_hot(
     values: Sequence[Values],
     edits: Callable[[int, Values], Edits],
 ) -> list[RowResult | RowFault]:
-    """Run the rows of some indices through the compiled chain and return their answers, in that order."""
+    """Run the rows of some indices, ascending, through the compiled chain and return their answers, in that order.
+
+    `edits` gives what is done to a row besides its mask and its history.
+    """
     own = [values[index] for index in indices]
     edited = [edits(index, values[index]) for index in indices]
     seeds = [one["seed"] if one["seed"] is not None else secrets.randbits(53) for one in own]
@@ -70,6 +73,7 @@ def sample_hot(
         [one.allowed for one in edited],
         [one.bias for one in edited],
         (_history(rows.prompt_ids), _history(rows.output_ids)),
+        _mask(rows.mask, indices),
     )
     answers = zip(indices, seeds, hot(batch).tolist(), strict=True)
     return [answer_of(rows.logits, index, seed, answer) for index, seed, answer in answers]
@@ -77,6 +81,14 @@ def sample_hot(
 
 def _history(ids: torch.Tensor | None) -> NDArray[np.int32] | None:
     return None if ids is None else ids.to(torch.int32).contiguous().numpy()
+
+
+def _mask(mask: torch.Tensor | None, indices: Sequence[int]) -> NDArray[np.uint32] | None:
+    """Return the words of some rows' masks, as they lie where that is all rows."""
+    if mask is None:
+        return None
+    words = np.ascontiguousarray(mask.numpy()).view(np.uint32)
+    return words if len(indices) == len(words) else words[indices]
 
 
 def answer_of(logits: torch.Tensor, index: int, seed: int, answer: tuple[Any, ...]) -> RowResult | RowFault:

@@ -26,10 +26,11 @@ def _cut(row: OrderedRow, kept: Prefix, values: Values) -> Prefix:
 
 def _log_k(row: OrderedRow, kept: Prefix, mu: float) -> float:
     """Return ln k, k = ((ε̂·2^μ)/(1 − N^−ε̂))^(1/ŝ): Basu et al., eq. 8 to 10."""
-    size = min(_LOOKED_AT, kept.count)
+    most = min(_LOOKED_AT, kept.count)
+    deltas = np.maximum(row.head(most).deltas[:most], -1e300)  # two that are beyond float64 are as likely
+    size = len(deltas)  # the best guess of a head form may know fewer
     if size < 2:
         return math.inf
-    deltas = np.maximum(row.head(size).deltas[:size], -1e300)  # two that are beyond float64 are as likely
     ratios = np.log((np.arange(size - 1) + 2) / (np.arange(size - 1) + 1))
     falls = np.minimum(deltas[:-1] - deltas[1:], 1e300 / size)  # ln p_i/p_(i+1)
     slope = float(np.sum(ratios * falls) / np.sum(ratios * ratios))

@@ -10,7 +10,7 @@ from logitd_kernels.backends import Backend
 from logitd_kernels.edits import Edits
 from logitd_kernels.errors import ParameterError
 from logitd_kernels.hot import HOT
-from logitd_kernels.rows import DenseRows, Rows, beside, is_alone, unpack_mask
+from logitd_kernels.rows import DenseRows, Rows, beside, is_alone
 from logitd_kernels.sampling.chain import Kept, step_of
 from logitd_kernels.sampling.order import Order
 from logitd_kernels.sampling.result import Step
@@ -58,10 +58,7 @@ class Preparation:
         return self._shared[id(values)]
 
     def hot_edits(self, index: int, values: Values) -> Edits:
-        """Return those of the edits that the hot chain takes as such: none of them looks at the history."""
-        if self._rows.mask is not None:
-            own = {**values, "mask": unpack_mask(self._rows.mask[index], self._rows.vocab_size)}
-            return self._edited(index, own, HOT)
+        """Return those of the edits that the hot chain takes as such: none of them looks at the mask or the history."""
         if id(values) not in self._hot:
             self._hot[id(values)] = self._edited(index, values, HOT)
         return self._hot[id(values)]

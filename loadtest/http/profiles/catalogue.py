@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from loadtest.http.profiles import attending, refusals, sampling
+from loadtest.http.profiles import attending, judging, refusals, sampling
 from loadtest.http.profiles.kinds import Kind, single
 from loadtest.http.profiles.requests import Wire
 
@@ -16,7 +16,8 @@ def kinds(wire: Wire, rows: sampling.Rows, region: str | None) -> dict[str, Kind
         rows: [N, V] float32 logits.
         region: of shared memory that holds the first row; None where the service has none.
     """
-    found = [*sampling.kinds(wire, rows), *attending.kinds(wire), *refusals.kinds(wire), *_reading(wire)]
+    found = [*sampling.kinds(wire, rows), *judging.kinds(wire, rows), *attending.kinds(wire), *refusals.kinds(wire)]
+    found += _reading(wire)
     if region is not None:
         found.append(sampling.shared(wire, region, rows.shape[1]))
     return {kind.name: kind for kind in found}
