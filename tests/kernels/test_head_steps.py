@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from golden import one_thread  # noqa: F401  (a fixture)
-from head_cases import CUTS, FEW, INF, ROWS, STEPS, Case, hunt, penalised, random_case, settled, verdict
+from head_cases import CUTS, FEW, INF, ROWS, Case, hunt, random_case, settled, verdict
+from head_steps import STEPS, penalised
 
 import logitd_kernels as K
 from logitd_kernels.sampling.order import DIALECTS, order_of
