@@ -125,34 +125,34 @@ private:
             if (row_.seen.maxima[b] < floor || row_.seen.maxima[b] == Source<T>::nothing) continue;
             const bool fits = row_.source.whole(b) && !std::is_same_v<T, double>
                                   ? scan_whole(b, floor, use)
-                                  : scan_some(row_.source.read(b, buffer), b * block, block, floor, use);
+                                  : scan_read(row_.source.read(b, buffer), b, floor, use);
             if (!fits) return false;
         }
         return true;
     }
 
-    // A whole block where it lies: few registers hold anything at or above the floor.
+    // A whole block where it lies: few of its registers hold anything at or above the floor.
     template <typename Use>
     bool scan_whole(int64_t b, Real floor, Use& use) {
         if constexpr (!std::is_same_v<T, double>) {
             const Source<T>& source = row_.source;
-            const F least = splat(floor), hidden = splat(Source<T>::nothing);
+            const T* logits = source.at(b);
             for (int i = 0; i < block; i += width) {
-                F x = load(source.at(b) + i);
-                if (source.mask) x = only(x, source.bits(b, i), hidden);
-                if (!any(logitd::LOGITD_ISA::not_below(x, least))) continue;
-                Real shown[width];
-                std::memcpy(shown, &x, sizeof x);
-                if (!scan_some(shown, b * block + i, width, floor, use)) return false;
+                if (!any(logitd::LOGITD_ISA::not_below(load(logits + i), splat(floor)))) continue;
+                for (int j = i; j < i + width; j++) {
+                    const Real logit = scalar(logits[j]);
+                    const int64_t id = b * block + j;
+                    if (logit >= floor && logit > Source<T>::nothing && source.allowed(id) && !use(id, logit)) return false;
+                }
             }
         }
         return true;
     }
 
     template <typename Use>
-    static bool scan_some(const Real* logits, int64_t begin, int count, Real floor, Use& use) {
-        for (int i = 0; i < count; i++)
-            if (logits[i] >= floor && logits[i] > Source<T>::nothing && !use(begin + i, logits[i])) return false;
+    static bool scan_read(const Real* logits, int64_t b, Real floor, Use& use) {
+        for (int i = 0; i < block; i++)
+            if (logits[i] >= floor && logits[i] > Source<T>::nothing && !use(b * block + i, logits[i])) return false;
         return true;
     }
 

@@ -27,17 +27,17 @@ from logitd_kernels.sampling.order import DEFAULT, Order
 from logitd_kernels.sampling.registry import TRANSFORMS
 from logitd_kernels.sampling.result import RowFault, RowResult
 from logitd_kernels.sampling.transform import Values
-from logitd_kernels.select import partial
+from logitd_kernels.select import openings
 
 _MORE = [transform for transform in TRANSFORMS if transform.name not in BARE]
 _LONGEST = 1 << 18  # exponentials of one head, at all its temperatures
 _MOST_TEMPERATURES = 64
 _LARGEST_VOCAB = (1 << 31) - 1
 _OPEN = {
-    NEEDS_MASS: partial.MASS_OPEN,
-    NEEDS_DRAW: partial.DRAW_OPEN,
-    TOKEN: partial.TOKEN_OPEN,
-    KEPT: partial.KEPT_OPEN,
+    NEEDS_MASS: openings.MASS_OPEN,
+    NEEDS_DRAW: openings.DRAW_OPEN,
+    TOKEN: openings.TOKEN_OPEN,
+    KEPT: openings.KEPT_OPEN,
 }
 
 
@@ -118,10 +118,10 @@ def _decided(
 def _open(status: int, vocab_size: int, asked: int, certain: int, floor: float) -> HeadTooShort | None:
     """Return the error of a head that is too short, worded as everywhere; None where the formulas decide."""
     if status in (NEEDS_FIRST, NEEDS_HEAD):
-        said = partial.first_open if status == NEEDS_FIRST else partial.head_open
+        said = openings.first_open if status == NEEDS_FIRST else openings.head_open
         return HeadTooShort(said(asked, certain), min(vocab_size, asked))
     if status == NEEDS_FLOOR:
-        return HeadTooShort(partial.floor_open(floor))
+        return HeadTooShort(openings.floor_open(floor))
     return HeadTooShort(_OPEN[status]) if status in _OPEN else None
 
 

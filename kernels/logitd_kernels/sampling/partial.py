@@ -11,7 +11,8 @@ from logitd_kernels.sampling.chain import Drawn, draw_greedily, drawn_from, logp
 from logitd_kernels.sampling.order import Order
 from logitd_kernels.sampling.result import RowLogprobs, RowResult, TopLogprob
 from logitd_kernels.sampling.transform import Remap, Values
-from logitd_kernels.select.partial import HEAVIEST, KEPT_OPEN, LIGHTEST, MIDDLE, STATE_OPEN, TOKEN_OPEN, PartialRow
+from logitd_kernels.select.openings import KEPT_OPEN, STATE_OPEN, TOKEN_OPEN
+from logitd_kernels.select.partial import HEAVIEST, LIGHTEST, MIDDLE, PartialRow
 from logitd_kernels.select.processed import ProcessedHead
 from logitd_kernels.tail import Interval
 

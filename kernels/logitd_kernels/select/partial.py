@@ -6,80 +6,28 @@ the interval, and what agrees there holds for every tail in between (`sampling/s
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self, TypeVar
 
-import numpy as np
-
 from logitd_kernels.errors import HeadTooShort
 from logitd_kernels.head import Floats, Head, Ids, Prefix, RowStats, Token
+from logitd_kernels.select.known import Known
+from logitd_kernels.select.openings import (
+    COUNT_OPEN,
+    DRAW_OPEN,
+    MASS_OPEN,
+    SHAPE_OPEN,
+    first_open,
+    floor_open,
+    head_open,
+)
 from logitd_kernels.tail import Interval
 
 Answer = TypeVar("Answer", Prefix, Token)
 
-# What leaves a head's answer open.
-MASS_OPEN = "the mass asked for may end outside the head"
-DRAW_OPEN = "the draw may fall outside the head"
-TOKEN_OPEN = "the drawn token depends on the tail"
-KEPT_OPEN = "the kept set depends on the tail"
-SHAPE_OPEN = "what is asked depends on the shape of the tail"
-COUNT_OPEN = "what is asked depends on how many logits of the row are finite"
-STATE_OPEN = "the state of the next step depends on the tail"
-
 LIGHTEST, MIDDLE, HEAVIEST = -1, 0, 1  # what a row takes its tail to weigh
 _ROUNDING = 2.0**-40  # of the dense sum an answer must agree with, whatever the backend's order of addition
 _FAINT = 1e-300  # masses below lose digits
-
-
-def first_open(asked: int, certain: int) -> str:
-    """Say that more of the largest logits are kept than are certain."""
-    return f"top {asked} is asked and {certain} are certain"
-
-
-def head_open(asked: int, certain: int) -> str:
-    """Say that more logits have to be seen than are certain."""
-    return f"{asked} logits are needed and {certain} are certain"
-
-
-def floor_open(floor: float) -> str:
-    """Say that a cut at a floor may keep tokens that were not sent."""
-    return f"tokens outside the head may reach the floor of {floor:.6g}"
-
-
-@dataclass(frozen=True)
-class Known:
-    """The tokens of a row that are known.
-
-    Attributes:
-        ids, logits: [N] int64 and float64, in the total order, after the edits.
-        certain: how many of them no other token can precede.
-        tail_count: how many others there may be.
-        counted: whether there are that many.
-        sufficient: gives a head size in which the first so many would be certain, None where none would do.
-    """
-
-    ids: Ids
-    logits: Floats
-    certain: int
-    tail_count: int
-    counted: bool
-    sufficient: Callable[[int], int | None]
-
-    def without(self, count: int) -> "Known":
-        """Return what is known without the first `count` tokens."""
-        return replace(
-            self,
-            ids=self.ids[count:],
-            logits=self.logits[count:],
-            certain=self.certain - count,
-            sufficient=lambda more: self.sufficient(more + count),
-        )
-
-    def replaced(self, logits: Floats) -> "Known":
-        """Return the same tokens with other logits."""
-        order = np.lexsort((self.ids, -logits))  # two that rounding made equal may change places
-        return replace(self, ids=self.ids[order], logits=logits[order])
 
 
 class PartialRow:
@@ -96,7 +44,7 @@ class PartialRow:
     """
 
     def __init__(
-        self, head: "Known", temperature: float, tail: Callable[[float], Interval], end: int, *, lenient: bool = False
+        self, head: Known, temperature: float, tail: Callable[[float], Interval], end: int, *, lenient: bool = False
     ) -> None:
         self.temperature = temperature
         self.known = head

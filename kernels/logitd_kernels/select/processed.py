@@ -7,7 +7,8 @@ import numpy as np
 from logitd_kernels.edits import LEFT_NOTHING, Edits, Sum
 from logitd_kernels.errors import BadRow, HeadTooShort
 from logitd_kernels.rows import HeadOfRow
-from logitd_kernels.select.partial import Known, exp
+from logitd_kernels.select.known import Known
+from logitd_kernels.select.partial import exp
 from logitd_kernels.tail import Interval, Tail
 
 
