@@ -25,6 +25,7 @@ struct Case {
     std::vector<uint32_t> mask;
     std::vector<int64_t> ids;
     std::vector<double> bias;
+    std::vector<int32_t> prompt, output;
     Row row{};
 };
 
@@ -54,6 +55,28 @@ float logit(Random& random, int kind) {
     }
 }
 
+// Token ids, some of them often, -1 anywhere among them.
+std::vector<int32_t> history(Random& random, int64_t vocab) {
+    std::vector<int32_t> ids(random.below(random.chance(0.1) ? 6000 : 80));
+    const int64_t few = 1 + random.below(vocab);
+    for (int32_t& id : ids) id = random.chance(0.2) ? -1 : int32_t(random.below(random.chance(0.5) ? few : vocab));
+    return ids;
+}
+
+void penalise(Random& random, Case& made) {
+    Row& row = made.row;
+    made.prompt = history(random, row.vocab);
+    made.output = history(random, row.vocab);
+    row.prompt = {made.prompt.data(), int64_t(made.prompt.size())};
+    row.output = {made.output.data(), int64_t(made.output.size())};
+    row.repetition = 1;
+    for (uint8_t* sides : {&row.repeated, &row.counted, &row.present})
+        if (random.chance(0.6)) *sides = uint8_t(1 + random.below(3));
+    if (row.repeated) row.repetition = random.chance(0.1) ? 1e-300 : 0.3 + 2 * random.uniform();
+    if (row.counted) row.frequency = random.normal();
+    if (row.present) row.presence = random.normal();
+}
+
 Case make(Random& random) {
     Case made;
     const int64_t vocab = 1 + (random.chance(0.2) ? random.below(20000) : random.below(1200));
@@ -76,22 +99,59 @@ Case make(Random& random) {
     made.row = {made.logits.data(), 1, vocab, Dtype::f32, made.mask.empty() ? nullptr : made.mask.data(),
                 made.ids.data(), made.bias.data(), int64_t(made.ids.size()), temperatures[random.below(7)],
                 random.chance(0.3) ? random.uniform() : 0, random.chance(0.4) ? random.below(vocab + 3) : 0,
-                random.chance(0.2), random.chance(0.5) ? std::max(random.uniform(), 1e-12) : 1, random.uniform()};
+                random.chance(0.2), random.chance(0.5) ? std::max(random.uniform(), 1e-12) : 1, random.uniform(),
+                {}, {}, 1, 0, 0, 0, 0, 0};
+    if (random.chance(0.4)) penalise(random, made);
     return made;
+}
+
+// How often a token came in the sides that are counted.
+int64_t times(const Case& made, int64_t id, uint8_t sides) {
+    int64_t count = 0;
+    if (sides & 1) count += std::count(made.prompt.begin(), made.prompt.end(), int32_t(id));
+    if (sides & 2) count += std::count(made.output.begin(), made.output.end(), int32_t(id));
+    return count;
+}
+
+// Whether the repetition penalty stands between a bias and the other two, which are else added up first.
+bool repeats(const Case& made) {
+    const auto token = [](int32_t id) { return id >= 0; };
+    return ((made.row.repeated & 1) && std::any_of(made.prompt.begin(), made.prompt.end(), token)) ||
+           ((made.row.repeated & 2) && std::any_of(made.output.begin(), made.output.end(), token));
+}
+
+double edited(const Case& made, int64_t id, double logit, double bias, bool apart) {
+    const Row& row = made.row;
+    double sum = apart ? 0.0 : bias;
+    if (apart) {
+        logit += bias;
+        if (times(made, id, row.repeated)) logit = logit > 0 ? logit / row.repetition : logit * row.repetition;
+    }
+    if (row.counted) sum += -row.frequency * double(times(made, id, row.counted));
+    if (row.present && times(made, id, row.present)) sum += -row.presence;
+    return logit + sum;
 }
 
 // What the kept set must be, by sorting everything; -1 for a row that has no answer.
 int64_t expected_kept(const Case& made) {
     std::vector<double> left;
     size_t edit = 0;
+    const bool apart = repeats(made);
+    bool beyond = false;
+    std::vector<bool> seen(made.row.vocab);
+    for (const auto& ids : {made.prompt, made.output})
+        for (int32_t id : ids)
+            if (id >= 0) seen[id] = true;
     for (int64_t id = 0; id < made.row.vocab; id++) {
         double x = made.logits[id];
         if (!(x < infinity)) return -1;
-        if (edit < made.ids.size() && made.ids[edit] == id) x += made.bias[edit++];
+        const double bias = edit < made.ids.size() && made.ids[edit] == id ? made.bias[edit++] : 0.0;
+        x = seen[id] ? edited(made, id, x, bias, apart) : x + bias;
         const bool allowed = made.mask.empty() || (made.mask[id >> 5] >> (id & 31) & 1);
+        if (allowed && !(x < infinity)) beyond = true;
         if (allowed && x > -infinity) left.push_back(x);
     }
-    if (left.empty()) return -1;
+    if (left.empty() || beyond) return -1;
     const Row& row = made.row;
     if (row.temperature == 0) return 1;
     std::sort(left.begin(), left.end(), std::greater<double>());

@@ -90,9 +90,10 @@ public:
     }
 
 private:
-    // float32 lanes take M as a float; e^((m - M)/T) moves their sums to M itself.
+    // float32 lanes take M as a float; e^((m - M)/T) moves their sums to M itself. An edit can make M too large for that.
     void approximate() {
         const double m = double(float(row_.max)), shift = (m - row_.max) * row_.scale, moved = std::exp(shift);
+        if (!(std::abs(shift) < 1)) return exact();
         totals_ = totals32(row_.source, m, row_.scale, error_);
         totals_ = {totals_.mass * moved, moved * (totals_.energy - shift * totals_.mass)};
         add_edited();

@@ -1,6 +1,7 @@
 // A row in any dtype, stride and mask, read block by block without copying it.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 
@@ -29,14 +30,23 @@ struct Source {
     bool direct(int64_t b) const { return whole(b) && (!mask || open(b)); }
     const T* at(int64_t b) const { return logits + b * block; }
     // Which of the `width` logits from the i-th of a whole block on are allowed, the first in the lowest bit.
-    uint32_t bits(int64_t b, int i) const {
-        const unsigned char* from = reinterpret_cast<const unsigned char*>(mask) + (b * block + i) / 8;
+    uint32_t bits(int64_t b, int i) const { return bits_of(mask + b * (block / 32), i); }
+    static uint32_t bits_of(const uint32_t* words, int i) {
+        const unsigned char* from = reinterpret_cast<const unsigned char*>(words) + i / 8;
         if constexpr (width == 16) {
             uint16_t two;
             std::memcpy(&two, from, sizeof two);
             return two;
         }
         return uint32_t(*from) >> (i & 7);
+    }
+
+    // The mask of any block, everything beyond the row's end allowed.
+    void words(int64_t b, uint32_t (&out)[block / 32]) const {
+        std::fill_n(out, block / 32, ~0u);
+        if (!mask) return;
+        for (int64_t i = b * block; i < std::min((b + 1) * block, vocab); i++)
+            if (!allowed(i)) out[i % block / 32] &= ~(1u << (i & 31));
     }
 
     bool open(int64_t b) const {
@@ -49,8 +59,12 @@ struct Source {
         if (!mask) return 0;
         if (hides >= 0) return hides;
         int64_t count = 0;
-        for (int64_t i = 0; i < vocab / 32; i++) count += __builtin_popcount(~mask[i]);
-        for (int64_t i = vocab / 32 * 32; i < vocab; i++) count += !allowed(i);
+        for (int64_t i = 0; i < vocab / 64; i++) {
+            uint64_t words;
+            std::memcpy(&words, mask + 2 * i, sizeof words);
+            count += __builtin_popcountll(~words);
+        }
+        for (int64_t i = vocab / 64 * 64; i < vocab; i++) count += !allowed(i);
         return count;
     }
 
@@ -260,14 +274,16 @@ inline Totals totals64(const Source<T>& source, double max, double scale) {
     return sums.totals();
 }
 
-template <typename Load, typename Keep>
-inline void accumulate(Load logits, Keep kept, F max, F scale, F (&mass)[registers], F (&energy)[registers]) {
+// Adds what is shown of a block to lane sums; where something may be hidden, `bits` tells what is not.
+template <bool masked, typename Load, typename Bits>
+inline void accumulate(Load logits, Bits bits, F max, F scale, F (&mass)[registers], F (&energy)[registers]) {
     for (int g = 0; g < block; g += logical)
         for (int r = 0; r < registers; r++) {
-            F t = (logits(g + r * width) - max) * scale;
-            const F e = exp2(t);
-            mass[r] = kept(g + r * width, mass[r] + e, mass[r]);
-            energy[r] = kept(g + r * width, fma(t, e, energy[r]), energy[r]);
+            const int i = g + r * width;
+            F t = (logits(i) - max) * scale;
+            const F e = exp2(t), with = mass[r] + e, energetic = fma(t, e, energy[r]);
+            mass[r] = masked ? only(with, bits(i), mass[r]) : with;
+            energy[r] = masked ? only(energetic, bits(i), energy[r]) : energetic;
         }
 }
 
@@ -277,20 +293,22 @@ inline Totals totals32(const Source<T>& source, double max, double scale, double
     Sum mass, energy;
     const F m = splat(float(max)), by = splat(float(scale * 0x1.71547652b82fep0));
     float buffer[block];
-    const auto all = [](int, F with, F) { return with; };
+    uint32_t words[block / 32];
     for (int64_t b = 0; b < source.blocks();) {
         F masses[registers] = {}, energies[registers] = {};
         const int64_t end = std::min<int64_t>(b + fold / block, source.blocks());
         for (; b < end; b++) {
-            const auto sent = [&](int i) { return load(source.at(b) + i); };
-            const auto shown = [&](int i, F with, F without) { return only(with, source.bits(b, i), without); };
+            const auto lying = [&](int i) { return load(source.at(b) + i); };
+            const auto bits = [&](int i) { return source.bits(b, i); };
             if (!source.whole(b)) {
-                const float* p = source.read(b, buffer);
-                accumulate([p](int i) { return load(p + i); }, all, m, by, masses, energies);
+                source.fill(b, buffer);
+                source.words(b, words);
+                const auto own = [&](int i) { return Source<T>::bits_of(words, i); };
+                accumulate<true>([&](int i) { return load(buffer + i); }, own, m, by, masses, energies);
             } else if (source.mask) {
-                accumulate(sent, shown, m, by, masses, energies);
+                accumulate<true>(lying, bits, m, by, masses, energies);
             } else {
-                accumulate(sent, all, m, by, masses, energies);
+                accumulate<false>(lying, bits, m, by, masses, energies);
             }
         }
         mass.fold(masses);

@@ -81,8 +81,8 @@ def _kind(kind: str, threads: int, batch: int, budget: Budget, only: Only) -> li
         for line in [*table.lines(found), *wrong]:
             print(line, flush=True)
         figures += found
-    if costs := table.costs(figures):
-        print(costs, flush=True)
+    for line in table.costs(figures):
+        print(line, flush=True)
     return figures
 
 

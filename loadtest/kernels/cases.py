@@ -26,6 +26,7 @@ class Case:
         history: every row comes with a prompt and an output of 2,048 ids each.
         mask: every row comes with a packed bitmask that allows half of the vocabulary.
         biased: how many ids get a bias, spread over the vocabulary.
+        over: the case that it adds something to, "" for none.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Case:
     history: bool = False
     mask: bool = False
     biased: int = 0
+    over: str = ""
 
     def get(self, name: str, neutral: float) -> float:
         """Return a parameter, or its neutral value."""
@@ -52,21 +54,22 @@ PENALTIES = {
     "presence_penalty": 0.1,
     "presence_scope": "both",
 }
+_WARM = {"temperature": 0.8}
+_SHORT = {**_WARM, "top_k": 50}  # an edit that flattens a row makes no other work of it
 NAMED = (
     Case("greedy", {"temperature": 0}),
-    Case("temperature", {"temperature": 0.8}),
-    Case("top_k", {"temperature": 0.8, "top_k": 50}),
+    Case("temperature", _WARM),
+    Case("top_k", _SHORT),
     Case("top_p", {"temperature": 0.8, "top_p": 0.9}),
     Case("top_k+top_p+min_p", {"temperature": 0.8, "top_k": 50, "top_p": 0.9, "min_p": 0.05}),
     Case("untruncated", {}),
     Case("softmax", {"temperature": 0.8}, softmax=True),
-    Case("penalties", {"temperature": 0.8, **PENALTIES}, history=True),
-    Case("dry", {"temperature": 0.8, "dry_multiplier": 0.8}, history=True),
-    Case("no_repeat_ngram", {"temperature": 0.8, "no_repeat_ngram_size": 3}, history=True),
-    Case("mask", {"temperature": 0.8}, mask=True),
-    Case("logit_bias", {"temperature": 0.8}, biased=500),
+    Case("penalties", {**_SHORT, **PENALTIES}, history=True, over="top_k"),
+    Case("dry", {**_SHORT, "dry_multiplier": 0.8}, history=True, over="top_k"),
+    Case("no_repeat_ngram", {**_SHORT, "no_repeat_ngram_size": 3}, history=True, over="top_k"),
+    Case("mask", _SHORT, mask=True, over="top_k"),
+    Case("logit_bias", _SHORT, biased=500, over="top_k"),
 )
-PLAIN = "temperature"  # the case that each of the others adds something to
 
 
 def all_cases(transforms: tuple[Transform, ...] = TRANSFORMS) -> tuple[Case, ...]:
@@ -75,7 +78,7 @@ def all_cases(transforms: tuple[Transform, ...] = TRANSFORMS) -> tuple[Case, ...
     steps = [one for one in transforms if type(one).__name__ in _MEASURED and one.parameter is not None]
     new = {one.name: one.parameter for one in steps if one.parameter.name not in used}
     return NAMED + tuple(
-        Case(name, {"temperature": 0.8, parameter.name: _middle(parameter)}) for name, parameter in new.items()
+        Case(name, {**_WARM, parameter.name: _middle(parameter)}, over="temperature") for name, parameter in new.items()
     )
 
 

@@ -95,12 +95,13 @@ def judge(claim: Claim, budget: Budget) -> Verdict:
     right(work, [one for one in present if one.name not in ("floor", "penalties")])
     over, under, *less = alternate(present, budget, WALL if "thread" in claim.over else CPU).values()
     ours.set_threads(1)
-    return verdict(claim.text, mine.name, ratio(_less(over, *less), under), claim.most, claim.least)
+    taken = difference(over, less[0]) if less else over
+    return verdict(claim.text, mine.name, ratio(taken, under), claim.most, claim.least)
 
 
-def _less(over: Times, less: Times | None = None) -> Times:
-    """Return what is left of some times by round."""
-    return over if less is None else {moment: over[moment] - less[moment] for moment in over if moment in less}
+def difference(over: Times, less: Times) -> Times:
+    """Return one time less another, of the rounds that both took part in."""
+    return {moment: over[moment] - less[moment] for moment in over if moment in less}
 
 
 def verdict(text: str, mine: str, found: Spread | None, most: float | None, least: float | None = None) -> Verdict:

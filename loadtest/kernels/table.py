@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from loadtest.kernels.cases import PLAIN, Work
+from loadtest.kernels.cases import Work, all_cases
 from loadtest.kernels.claims import Verdict
 from loadtest.kernels.figures import Figure
 from loadtest.kernels.floor import floor_pass
@@ -50,13 +50,15 @@ def _line(figure: Figure, case: str) -> str:
     return f"  {case:<18} {figure.contender:<18} {spent} {figure.gb_per_s:>7.2f} {ratio:>8} {figure.rounds:>6}"
 
 
-def costs(figures: Sequence[Figure]) -> str:
-    """Return what each case costs a caller of our compiled backend beside the plain one, in floors, on one line."""
-    ours = {one.case: one.over_floor.median for one in figures if one.contender == "cpu python"}
-    if PLAIN not in ours:
-        return ""
-    more = (f"{case} {over - ours[PLAIN]:+.2f}" for case, over in ours.items() if case != PLAIN)
-    return f"  cpu python, × floor, over {PLAIN}: {', '.join(more)}"
+def costs(figures: Sequence[Figure]) -> list[str]:
+    """Return what each case adds to the one it is made of, in floors, one line for each of our compiled contenders."""
+    made = []
+    for name in ("cpu native", "cpu python"):
+        known = {one.case: one.over_floor.median for one in figures if one.contender == name}
+        pairs = [(case.name, case.over) for case in all_cases() if case.name in known and case.over in known]
+        more = ", ".join(f"{case} {known[case] - known[under]:.2f}" for case, under in pairs)
+        made += [f"  {name}, floors over the same without: {more}"] if more else []
+    return made
 
 
 def verdict(one: Verdict) -> str:

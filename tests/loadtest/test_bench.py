@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 import torch
 from loadtest.kernels import bench, claims, gate, ours, peers, plot, rows, table
-from loadtest.kernels.answers import WrongAnswerError, right
+from loadtest.kernels.answers import WrongAnswerError, kept_ids, right
 from loadtest.kernels.cases import NAMED, Case, Work, all_cases
-from loadtest.kernels.figures import figures, measure
+from loadtest.kernels.figures import Figure, figures, measure
 from loadtest.kernels.only import Only
 from loadtest.kernels.report import Report, to_json
 from loadtest.kernels.scaling import Curve
 from loadtest.kernels.timing import Budget, Contender, Spread, alternate, ratio, slope, spread
 
 from logitd_kernels import check
+from logitd_kernels.rows import unpack_mask
 from logitd_kernels.sampling.min_p import MIN_P
 from logitd_kernels.sampling.parameters import Number
-from logitd_kernels.sampling.registry import TRANSFORMS
+from logitd_kernels.sampling.registry import PARAMETERS, TRANSFORMS
 
 BRIEF = Budget(rounds=1, least=0.0, most=0.0)
 
@@ -171,6 +172,46 @@ def test_a_new_truncation_is_measured_without_being_listed():
     ]
 
 
+def test_every_step_of_the_registry_after_the_edits_is_measured():
+    measured = {name for case in all_cases() for name in case.params}
+    steps = [one for one in TRANSFORMS if one.kind in ("scale", "remap", "cut", "band", "reweigh")]
+    assert {one.parameter.name for one in steps} <= measured
+    for case in all_cases():
+        assert all(value != PARAMETERS[name].neutral for name, value in case.params.items())
+
+
+def test_what_a_case_adds_is_measured_beside_the_same_without():
+    known = {case.name: case for case in all_cases()}
+    for case in all_cases():
+        if case.over:
+            assert known[case.over].params.items() <= case.params.items()
+
+
+def test_a_history_repeats_as_a_text_does():
+    logits = rows.pool("flat", 2)
+    prompt, output = rows.history(logits)
+    assert prompt.shape == output.shape == (2, 2048)
+    ids = torch.cat([prompt, output], 1)
+    assert torch.equal(prompt, rows.history(logits)[0])
+    assert all(500 < len(row.unique()) < 1000 for row in ids)
+    assert torch.equal(ids.mode().values, logits.argmax(-1).int())
+
+
+def test_a_mask_allows_half_and_the_largest_logit():
+    logits = rows.pool("masked", 3, 5001)
+    mask = rows.half_allowed(logits)
+    allowed = torch.stack([torch.from_numpy(unpack_mask(words, 5001)) for words in mask])
+    assert allowed.float().mean() == pytest.approx(0.5, abs=0.05)
+    assert allowed.gather(1, logits.argmax(-1, keepdim=True)).all()
+
+
+def test_values_carry_what_the_case_biases():
+    work = Work.of("flat", Case("bias", biased=50), rows.pool("flat", 4, 2000), batch=2)
+    values = [one for place in (0, 1) for one in work.values(place)]
+    assert [one["step"] for one in values] == [0, 1, 2, 3]
+    assert all(len(one["logit_bias"]) == 50 and max(one["logit_bias"]) == 49 * 40 for one in values)
+
+
 # What is asked for
 
 
@@ -212,6 +253,15 @@ def test_everyone_who_is_here_draws_from_the_kept_set(kind, case):
     assert not wrong
 
 
+def test_a_kept_set_is_what_the_reference_leaves_after_edits():
+    pool = torch.tensor([[5.0, 4.0, 3.0, 2.0]])
+    bans = Case("bans", {"temperature": 0.8, "banned_ids": [0], "top_k": 2})
+    assert kept_ids(Work.of("flat", bans, pool), 0) == [{1, 2}]
+    assert kept_ids(Work.of("flat", Case("greedy", {"temperature": 0}), pool), 0) == [{0}]
+    xtc = Case("xtc", {"xtc_probability": 1.0, "xtc_threshold": 0.2})
+    assert kept_ids(Work.of("flat", xtc, pool), 0) == [{1, 2, 3}]
+
+
 def test_a_wrong_answer_has_no_speed():
     work = Work.of("flat", Case("top_k", {"top_k": 5}), rows.pool("flat", 2, 1000))
     worst = [int(block[0].argmin()) for block in work.blocks]
@@ -244,6 +294,10 @@ def test_a_claim_is_met_missed_or_open():
     assert claims.verdict("", "", None, 1.5).met is None
 
 
+def test_a_claim_may_take_one_time_off_another():
+    assert claims.difference({0: 5.0, 1: 7.0, 2: 9.0}, {0: 4.0, 2: 6.0}) == {0: 1.0, 2: 3.0}
+
+
 def test_every_claim_can_be_judged_or_says_who_is_absent(monkeypatch):
     monkeypatch.setattr(claims, "pool", lambda kind, count: rows.pool("flat", count, 2000))
     for claim in claims.CLAIMS:
@@ -264,6 +318,15 @@ _PEERS = {"torch.topk", "transformers", "llama.cpp", "vllm"}
 )
 def test_a_duration_has_three_digits(seconds, shown):
     assert table.duration(seconds) == shown
+
+
+def test_costs_are_what_a_case_adds_in_floors():
+    def figure(case, contender, over):
+        return Figure("flat", case, contender, 9, 1, 1, Spread(1, 1, 1), 1.0, Spread(over, over, over), 3)
+
+    shown = [figure("top_k", "cpu python", 2.0), figure("penalties", "cpu python", 2.25), figure("dry", "torch", 9.0)]
+    assert table.costs(shown) == ["  cpu python, floors over the same without: penalties 0.25"]
+    assert table.costs(shown[1:]) == []
 
 
 @pytest.fixture

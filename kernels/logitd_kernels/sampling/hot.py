@@ -21,6 +21,10 @@ _OF_HOT = [one for one in (*DEFAULT.edits, *DEFAULT.steps) if one.name in HOT]
 _OF_COLD = [one for one in (*DEFAULT.mixes, *DEFAULT.edits, *DEFAULT.steps) if one.name not in HOT]
 _cold = itemgetter(*(one.parameter.name for one in _OF_COLD if one.parameter is not None))
 _AT_REST = tuple(one.parameter.neutral for one in _OF_COLD if one.parameter is not None)
+_HOT_EDITS = [one.parameter for one in DEFAULT.edits if one.name in HOT and one.parameter is not None]
+_edits_of = itemgetter(*(one.name for one in _HOT_EDITS))
+_NO_EDITS = tuple(one.neutral for one in _HOT_EDITS)
+_NO_BIAS: dict[int, float] = {}
 
 
 def is_hot(values: Values, order: Order = DEFAULT, *, counts_history: bool = False) -> bool:
@@ -63,15 +67,15 @@ def sample_hot(
     `edits` gives what is done to a row besides its mask and its history.
     """
     own = [values[index] for index in indices]
-    edited = [edits(index, values[index]) for index in indices]
+    edited = [None if _edits_of(values[index]) == _NO_EDITS else edits(index, values[index]) for index in indices]
     seeds = [one["seed"] if one["seed"] is not None else secrets.randbits(53) for one in own]
     batch = hot_batch(
         rows.logits,
         indices,
         own,
         seeds,
-        [one.allowed for one in edited],
-        [one.bias for one in edited],
+        [None if one is None else one.allowed for one in edited],
+        [_NO_BIAS if one is None else one.bias for one in edited],
         (_history(rows.prompt_ids), _history(rows.output_ids)),
         _mask(rows.mask, indices),
     )
