@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "source.h"
+#include "sweep.h"
 
 namespace logitd::LOGITD_ISA {
 

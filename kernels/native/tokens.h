@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "source.h"
+#include "overview.h"
+#include "sweep.h"
 
 namespace logitd::LOGITD_ISA {
 
