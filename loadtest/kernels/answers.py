@@ -7,10 +7,8 @@ import torch
 from loadtest.kernels.cases import Work
 from loadtest.kernels.timing import Contender
 
-from logitd_kernels import DenseRows, pick
-from logitd_kernels.sampling.chain import draw_greedily, truncated
-from logitd_kernels.sampling.order import DEFAULT
-from logitd_kernels.sampling.prepared import Preparation
+from logitd_kernels import DenseRows, RowFault, pick
+from logitd_kernels.sampling.distribution import distribution
 
 _SLACK = 0.02  # float32 cumulative sums of a flat row end a little off
 _CALLS = 8
@@ -44,15 +42,9 @@ def right(work: Work, contenders: Sequence[Contender]) -> tuple[list[Contender],
 def kept_ids(work: Work, place: int) -> list[set[int]]:
     """Return the ids that the reference keeps of each row of a block."""
     rows = DenseRows(work.blocks[place], **work.beside(place))
-    prepared = Preparation(rows, pick("reference"), DEFAULT)
-    found = []
-    for index, values in enumerate(work.values(place)):
-        own = prepared.known(index, values)
-        row = prepared.row(index, values, own)
-        kept = draw_greedily(row, own).kept if DEFAULT.is_greedy(own) else truncated(row, own, DEFAULT.steps)
-        ids, shares = kept.shares()
-        found.append(set(ids[shares > 0].tolist()))
-    return found
+    found = distribution(rows, work.values(place), pick("reference"))
+    assert not any(isinstance(one, RowFault) for one in found)
+    return [set(np.flatnonzero(one).tolist()) for one in found]
 
 
 def _fault(contender: Contender, work: Work, kept: list[list[set[int]]]) -> str | None:

@@ -128,7 +128,7 @@ def test_a_processed_logit_has_the_bits_of_the_formulas(bias, parameters):
         for side in ((ids, None), (ids, ids)):
             values = check({**parameters, "seed": 1})
             prepared = Preparation(DenseRows(row, None, *side), pick("reference"), DEFAULT)
-            processed = prepared.edits(0, values).apply(row[0].clone())
+            processed = prepared.edits(0, values, prepared.known(0, values)).apply(row[0].clone())
             twin = row.clone()
             twin[0, 2] = processed[1]
             (answer,) = sample(DenseRows(twin, None, *side), values, backend=pick("cpu"))

@@ -10,8 +10,7 @@ from logitd_kernels.sampling.transform import Edit, Values
 
 
 def _edit(edits: Edits, values: Values) -> None:
-    edits.check_ids("penalty_exempt_ids", values["penalty_exempt_ids"] or ())
-    ids, counts = np.unique(in_scope(values, values["frequency_scope"]), return_counts=True)
+    ids, counts = np.unique(in_scope(edits, values, values["frequency_scope"]), return_counts=True)
     edits.add(dict(zip(ids.tolist(), (-values["frequency_penalty"] * counts).tolist(), strict=True)))
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from logitd_kernels.edits import Edits
 from logitd_kernels.head import Ids
 from logitd_kernels.sampling.transform import Values
 
@@ -26,13 +27,17 @@ def sequence_of(values: Values) -> Ids:
     return np.concatenate([prompt_of(values), output_of(values)])
 
 
-def in_scope(values: Values, scope: str) -> Ids:
+def in_scope(edits: Edits, values: Values, scope: str) -> Ids:
     """Return the ids that a penalty counts: those of its scope, in the window, without the exempt ones.
 
     Args:
+        edits: of the row, whose vocabulary the exempt ids are in.
         values: of the row; `penalty_window` (0 is all) keeps the last so many ids, `penalty_exempt_ids` are left out.
         scope: one of SCOPES.
+    Raises:
+        ParameterError: an exempt id outside the vocabulary.
     """
+    edits.check_ids("penalty_exempt_ids", values["penalty_exempt_ids"] or ())
     ids = {"both": sequence_of, "prompt": prompt_of, "output": output_of}[scope](values)
     window, exempt = values["penalty_window"], values["penalty_exempt_ids"]
     ids = ids[-window:] if window else ids

@@ -47,9 +47,8 @@ def sample_partial(
         return result, drawn
     if not raw and greedy:
         return result._replace(top=point_logprobs(drawn.tokens)), drawn
-    if not raw and any(
-        isinstance(one, Remap) for one in order.active(values)
-    ):  # then no tail is left, or all is a guess
+    remapped = any(isinstance(one, Remap) for one in order.active(values))
+    if not raw and remapped:  # then no tail is left, or all is a guess
         return result._replace(top=logprobs_of(drawn.kept.whole, drawn.tokens, logprobs)), drawn
     source = ProcessedHead(head, Edits(head.vocab_size)) if raw else processed
     temperature = 1.0 if raw else drawn.kept.whole.temperature

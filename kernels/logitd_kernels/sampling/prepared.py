@@ -45,14 +45,18 @@ class Preparation:
         """Return the values of a row, with what else is known of it."""
         return {**values, **beside(self._rows, index)}
 
-    def edits(self, index: int, values: Values) -> Edits:
+    def edits(self, index: int, values: Values, own: Values) -> Edits:
         """Return what is done to single logits of a row.
 
+        Args:
+            index: of the row.
+            values: its parameters.
+            own: what `known` gives for them.
         Raises:
             ParameterError: a token id outside the vocabulary.
         """
         if not self._alone:
-            return self._edited(index, self.known(index, values))
+            return self._edited(index, own)
         if id(values) not in self._shared:
             self._shared[id(values)] = self._edited(index, values)
         return self._shared[id(values)]
@@ -88,17 +92,18 @@ class Preparation:
                 logits = mix.mix(logits, own)
                 if trace is not None:
                     trace.append(self._step(mix.name, self._backend.row(logits, 1.0), began))
-        if trace is not None:
-            self._traced(index, logits, own, trace)
-        return self._backend.row(self.edits(index, values).apply(logits), 1.0)
+        edits = self.edits(index, values, own) if trace is None else self._traced(index, logits, own, trace)
+        return self._backend.row(edits.apply(logits), 1.0)
 
-    def _traced(self, index: int, logits: torch.Tensor, own: Values, trace: list[Step]) -> None:
+    def _traced(self, index: int, logits: torch.Tensor, own: Values, trace: list[Step]) -> Edits:
+        """Return the edits of a row of logits, each noted in the trace."""
         edits = Edits(self._rows.vocab_size)
         for transform in self._order.edits:
             if transform.active(own):
                 began = time.perf_counter()
                 self._apply(transform, edits, own, index)
                 trace.append(self._step(transform.name, self._backend.row(edits.apply(logits.clone()), 1.0), began))
+        return edits
 
     def _edited(self, index: int, values: Values, names: Container[str] | None = None) -> Edits:
         edits = Edits(self._rows.vocab_size)

@@ -10,8 +10,7 @@ from logitd_kernels.sampling.transform import Edit, Values
 
 
 def _edit(edits: Edits, values: Values) -> None:
-    edits.check_ids("penalty_exempt_ids", values["penalty_exempt_ids"] or ())
-    ids = np.unique(in_scope(values, values["presence_scope"]))
+    ids = np.unique(in_scope(edits, values, values["presence_scope"]))
     edits.add(dict.fromkeys(ids.tolist(), -values["presence_penalty"]))
 
 

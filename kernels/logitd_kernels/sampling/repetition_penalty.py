@@ -15,8 +15,7 @@ EXEMPT = TokenIds("penalty_exempt_ids", "Token ids that no penalty touches.")
 
 
 def _edit(edits: Edits, values: Values) -> None:
-    edits.check_ids("penalty_exempt_ids", values["penalty_exempt_ids"] or ())
-    edits.penalise(np.unique(in_scope(values, values["repetition_scope"])), values["repetition_penalty"])
+    edits.penalise(np.unique(in_scope(edits, values, values["repetition_scope"])), values["repetition_penalty"])
 
 
 REPETITION_PENALTY = Edit(

@@ -94,7 +94,7 @@ class _RowSampler:
         own = {**self.preparation.known(index, values), "seed": seed}
         try:
             if isinstance(self._rows, HeadRows):
-                edits = self.preparation.edits(index, values)
+                edits = self.preparation.edits(index, values, own)
                 head = self._rows.row(index)
                 result, drawn = sample_partial(head, edits, own, self._order, self._logprobs, self._raw)
             else:
@@ -104,14 +104,14 @@ class _RowSampler:
         return result._replace(state=self._state(drawn, own))
 
     def _dense(self, index: int, values: Values, own: dict[str, Any]) -> tuple[RowResult, Drawn]:
-        trace: list[Step] = []
-        row = self.preparation.row(index, values, own, trace if self._trace else None)
+        trace: list[Step] | None = [] if self._trace else None
+        row = self.preparation.row(index, values, own, trace)
         if self._order.is_greedy(own):
             drawn = draw_greedily(row, own)
-            trace.append(step_of("temperature", drawn.kept, 0.0))
+            if trace is not None:
+                trace.append(step_of("temperature", drawn.kept, 0.0))
         else:
-            kept = truncated(row, own, self._order.steps, trace if self._trace else None)
-            drawn = drawn_from(kept, own)
+            drawn = drawn_from(truncated(row, own, self._order.steps, trace), own)
         kept = drawn.kept
         result = RowResult(
             tokens=[token.id for token in drawn.tokens],
@@ -123,9 +123,8 @@ class _RowSampler:
             seed=own["seed"],
             top=self._top(index, drawn) if self._logprobs else None,
         )
-        if self._trace:
-            notes = notes_of(row, own, self._order, kept)
-            result = result._replace(trace=trace, notes=notes)
+        if trace is not None:
+            result = result._replace(trace=trace, notes=notes_of(row, own, self._order, kept))
         return result, drawn
 
     def _top(self, index: int, drawn: Drawn) -> RowLogprobs:

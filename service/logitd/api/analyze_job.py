@@ -2,13 +2,10 @@
 
 import math
 
-import torch
-
 from logitd.analyze_work import AnalyzeWork
 from logitd.api.analyze_schemas import MAX_TEMPERATURES, RANGE_ENDS, AnalyzeFields
-from logitd.api.requests import named, only
+from logitd.api.requests import logits_of, named, only
 from logitd.api.schemas import check
-from logitd.api.tensors import to_torch
 from logitd.errors import Invalid
 from logitd.settings import Settings
 from logitd.wire.message import Message
@@ -29,7 +26,7 @@ def analyze_job(message: Message, settings: Settings) -> AnalyzeWork:
     """
     fields = check(AnalyzeFields, message.fields, message.path)
     only(message, ("logits",))
-    logits = _logits(message, settings)
+    logits = logits_of(message, settings)
     temperatures = _temperatures(message, fields.temperatures)
     rows = named(message, lambda: DenseRows(logits))
     points = len(rows) * len(temperatures)
@@ -39,17 +36,6 @@ def analyze_job(message: Message, settings: Settings) -> AnalyzeWork:
         )
     params = None if fields.params is None else _params(message, fields.params, len(rows), settings)
     return AnalyzeWork(rows, temperatures, fields.entropy, fields.mass, params)
-
-
-def _logits(message: Message, settings: Settings) -> torch.Tensor:
-    if "logits" not in message.tensors:
-        raise Invalid.at(message.path("logits"), "is required: [rows, vocab]")
-    shape = message.tensors["logits"].shape
-    limits = ((settings.max_rows, "rows"), (settings.max_vocab_size, "logits a row"))
-    for size, (limit, unit) in zip(shape, limits, strict=False):  # of another dimension: refused with its shape
-        if size > limit:
-            raise Invalid.at(message.path("logits"), f"at most {limit} {unit}, got {size}")
-    return to_torch(message.tensors["logits"])
 
 
 def _temperatures(message: Message, sent: object) -> list[float]:

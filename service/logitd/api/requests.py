@@ -111,6 +111,21 @@ def order_asked(dialect: str, own: object) -> Order:
     return order_of(dialect, tuple(own))
 
 
+def logits_of(message: Message, settings: Settings, wanted: str = "[rows, vocab]") -> torch.Tensor:
+    """Return the whole rows of a message, no more and no longer than may be.
+
+    Raises:
+        Invalid: they are not there (`wanted` says what is), or beyond the limits.
+    """
+    if "logits" not in message.tensors:
+        raise Invalid.at(message.path("logits"), f"is required: {wanted}")
+    shape = message.tensors["logits"].shape
+    if len(shape) == 2:
+        _limit(message, "logits", shape[0], settings.max_rows, "rows")
+        _limit(message, "logits", shape[1], settings.max_vocab_size, "logits a row")
+    return to_torch(message.tensors["logits"])
+
+
 def rows_of(message: Message) -> int:
     """Return how many rows a message seems to have, before anything of it is checked."""
     return max((tensor.shape[0] for tensor in message.tensors.values() if tensor.shape), default=0)
@@ -130,13 +145,8 @@ def _rows(message: Message, fields: SampleFields, settings: Settings) -> DenseRo
 
 
 def _dense(message: Message, mask: torch.Tensor | None, vocab_size: int | None, settings: Settings) -> DenseRows:
-    if "logits" not in message.tensors:
-        raise Invalid.at(message.path("logits"), "is required: [rows, vocab], or the head form")
-    shape = message.tensors["logits"].shape
-    if len(shape) == 2:
-        _limit(message, "logits", shape[0], settings.max_rows, "rows")
-        _limit(message, "logits", shape[1], settings.max_vocab_size, "logits a row")
-    logits, guidance = to_torch(message.tensors["logits"]), _sent(message, "guidance_logits")
+    logits = logits_of(message, settings, "[rows, vocab], or the head form")
+    guidance = _sent(message, "guidance_logits")
     if vocab_size is not None and logits.ndim == 2:
         if vocab_size > logits.shape[1]:
             path = "vocab_size" if message.form == "json" else message.path("vocab_size")  # no head in which it is

@@ -2,10 +2,10 @@
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from logitd.api.requests import only, sample_job
+from logitd.api.requests import logits_of, named, only
 from logitd.api.schemas import SoftmaxFields, check
 from logitd.errors import Invalid
 from logitd.settings import Settings
@@ -48,22 +48,9 @@ def softmax_job(message: Message, settings: Settings) -> SoftmaxJob:
     """
     fields = check(SoftmaxFields, message.fields, message.path)
     only(message, ("logits",))
-    rows = dense_rows(message, settings)
+    rows = named(message, lambda: DenseRows(logits_of(message, settings)))
     temperatures = _each(message, HOT, fields.temperature, len(rows))
     return SoftmaxJob(rows, temperatures, fields.kind, _noise(message, fields, len(rows)))
-
-
-def dense_rows(message: Message, settings: Settings) -> DenseRows:
-    """Return the rows of an endpoint that takes no heads, checked against the limits.
-
-    Raises:
-        Invalid: naming the tensor.
-    """
-    if "logits" not in message.tensors:
-        raise Invalid.at(message.path("logits"), "is required: [rows, vocab]")
-    rows = sample_job(replace(message, fields={}), settings).rows
-    assert isinstance(rows, DenseRows)
-    return rows
 
 
 def _noise(message: Message, fields: SoftmaxFields, rows: int) -> list[Noise]:
